@@ -1,0 +1,118 @@
+"""The exceptions that leave corpusmill.
+
+A bad answer is data (see `outcome.py`); what stands here is a run that cannot go on. Each message names the
+thing, its value, and what to do next. `exit_code` is what the command line ends with.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from corpusmill.report import RunReport
+
+
+class CorpusmillError(Exception):
+    """The root of every error raised on purpose by this package."""
+
+    exit_code: ClassVar[int] = 1
+
+
+class UsageError(CorpusmillError):
+    """What was asked for cannot be done as written; nothing was sent and nothing was spent."""
+
+    exit_code: ClassVar[int] = 2
+
+
+class JobError(UsageError):
+    """A job file is wrong: the message names the file, the line, the key, and the nearest right key."""
+
+
+class PromptError(UsageError):
+    """A prompt does not fit the table or the endpoint: an unknown column, a clash of names, a wrong parameter."""
+
+
+class SourceError(UsageError):
+    """The source cannot be read as asked: missing, unreadable, of an unsupported type."""
+
+
+class SourceChangedError(CorpusmillError):
+    """A file of the source changed while the run was reading it, or since its shard was planned."""
+
+
+class SinkError(UsageError):
+    """The sink cannot be written as asked: not empty, of another job, not writable, held by another run."""
+
+
+class StoreError(CorpusmillError):
+    """The store cannot be used: unreadable, truncated, of a newer format, on a network file system, disk full."""
+
+
+class StoreMissError(CorpusmillError):
+    """The mode is `replay` and a request has no stored answer."""
+
+
+class MissingExtraError(UsageError):
+    """An optional dependency is not installed; the message names the extra to install."""
+
+
+class RunEndedError(CorpusmillError):
+    """A run that stopped before its end. Everything paid for is in the store, and running again resumes.
+
+    `report` holds what had been done by then; it is None when the run ended before its first row.
+    """
+
+    report: RunReport | None = None
+
+
+class EndpointError(RunEndedError):
+    """The endpoint refuses the whole run: a wrong key, an unknown or withdrawn model, a wrong URL."""
+
+
+class AuthenticationError(EndpointError):
+    """The key is missing, wrong, or not allowed (HTTP 401 or 403)."""
+
+
+class ModelUnavailableError(EndpointError):
+    """The model is unknown to the endpoint or has been withdrawn (HTTP 404 or 410, `model_not_found`)."""
+
+
+class BrokenEndpointError(EndpointError):
+    """The first answers, or many in a row, all failed in one and the same way: the endpoint is not what we think."""
+
+
+class EndpointDownError(RunEndedError):
+    """The endpoint did not answer for longer than the patience allows."""
+
+
+class ComeBackLaterError(RunEndedError):
+    """A quota is used up. `resets_at` says when asking makes sense again (UTC), None when it is not known."""
+
+    exit_code: ClassVar[int] = 3
+
+    def __init__(self, message: str, *, resets_at: datetime | None = None) -> None:
+        """Keep the moment of the reset beside the message."""
+        super().__init__(message)
+        self.resets_at = resets_at
+
+
+class BudgetUsedUpError(RunEndedError):
+    """The budget of the run does not allow another request."""
+
+    exit_code: ClassVar[int] = 4
+
+
+class InterruptedRunError(RunEndedError):
+    """The run was told to stop; it drained what was in flight and kept it."""
+
+    exit_code: ClassVar[int] = 130
+
+
+class TooManyFailuresError(RunEndedError):
+    """More rows failed than `max_failed` allows: nothing was committed, the failures lie beside the sink."""
+
+
+class CountsError(CorpusmillError):
+    """The counts of a run do not add up to its rows. This is a defect of corpusmill; please report it."""

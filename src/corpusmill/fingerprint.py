@@ -1,0 +1,107 @@
+"""What makes two requests the same: canonical bytes, and the request key over them.
+
+A key covers the endpoint's identity and the content of the request, field by field, each field through a digest of
+its own, so that a miss can be explained by naming the fields that differ without keeping any text.
+
+Left out, because they change how an answer is fetched and not what it is: `stream` and `stream_options` (the same
+answer in pieces), `max_tokens` and `max_completion_tokens` (ceilings; see the store), headers, keys and time-outs
+(they never enter a `ChatRequest`). Everything else is in, fields that nobody here knows included.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from corpusmill.exchange import ChatRequest, Message
+
+LEFT_OUT = frozenset({"stream", "stream_options", "max_tokens", "max_completion_tokens"})
+
+ORDERED = frozenset({"json_schema", "tools", "chat_template_kwargs"})
+"""Inside these the order of keys reaches the model and changes its answers, so it is content."""
+
+KEY_BYTES = 20
+
+_encode = msgspec.json.Encoder().encode
+
+
+def canonical(value: object, *, ordered: bool = False) -> bytes:
+    """Give the canonical JSON bytes of a value: keys sorted unless `ordered`, 0 for 0.0, null members dropped."""
+    return _encode(_canonical(value, ordered=ordered))
+
+
+def _canonical(value: object, *, ordered: bool) -> object:
+    if isinstance(value, float):
+        if math.isfinite(value):
+            return int(value) if value.is_integer() else value
+        return {"nonfinite": repr(value)}
+    if isinstance(value, dict):
+        names = list(value) if ordered else sorted(value)
+        return {
+            str(name): _canonical(value[name], ordered=ordered or name in ORDERED)
+            for name in names
+            if value[name] is not None
+        }
+    if isinstance(value, list | tuple):
+        return [_canonical(item, ordered=ordered) for item in value]
+    return value
+
+
+def digest(data: bytes) -> bytes:
+    """Hash bytes to the length of a request key (20 bytes, BLAKE2b)."""
+    return hashlib.blake2b(data, digest_size=KEY_BYTES).digest()
+
+
+class Fingerprint:
+    """The keys of all requests that share an identity and parameters; only the messages are hashed by row."""
+
+    __slots__ = ("_parts", "_prefix", "fields")
+
+    def __init__(self, identity: str, parameters: Mapping[str, Any]) -> None:
+        """Hash what the rows have in common: `fields` maps each field's name to the hex digest of its value."""
+        self.fields: dict[str, str] = {"identity": digest(identity.encode()).hex()}
+        for name in sorted(parameters):
+            value = parameters[name]
+            if name in LEFT_OUT or value is None:
+                continue
+            self.fields[name] = digest(canonical(value, ordered=name in ORDERED)).hex()
+        self._prefix = hashlib.blake2b(canonical(self.fields), digest_size=KEY_BYTES)
+
+    def key(self, messages: Sequence[Message], vary: str | None = None) -> bytes:
+        """Give the request key (20 bytes)."""
+        state = self._prefix.copy()
+        state.update(digest(_messages(messages)))
+        if vary is not None:
+            state.update(b"vary:" + vary.encode("utf-8", "surrogatepass"))
+        return state.digest()
+
+    def fields_of(self, messages: Sequence[Message], vary: str | None = None) -> dict[str, str]:
+        """Name every field that the key covers, each message by itself, with the hex digest of its value."""
+        fields = dict(self.fields)
+        for position, message in enumerate(messages):
+            fields[f"messages[{position}]"] = digest(_messages([message])).hex()
+        if vary is not None:
+            fields["vary_by"] = digest(vary.encode("utf-8", "surrogatepass")).hex()
+        return fields
+
+
+def _messages(messages: Sequence[Message]) -> bytes:
+    # The usual message, a role and a string, needs no sorting: this path is taken once for every row of a corpus.
+    usual = []
+    for message in messages:
+        content = message.get("content")
+        if len(message) != 2 or not isinstance(content, str):  # noqa: PLR2004 - role and content
+            return canonical(list(messages))
+        usual.append({"content": content, "role": message["role"]})
+    return _encode(usual)
+
+
+def request_key(identity: str, request: ChatRequest) -> bytes:
+    """Give the key of one request (20 bytes); for many rows of one prompt keep a `Fingerprint`."""
+    return Fingerprint(identity, request.parameters).key(request.messages, request.vary)
