@@ -1,0 +1,55 @@
+# Needs make, a package index and a Python from 3.11 on with venv; everything else is built in .uv and .venv.
+
+# The newest Python that works here. `make PYTHON=/path/to/python3.12 test` takes another one;
+# remove .uv and .venv first if they were built with a different one.
+PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3; do \
+	"$$python" -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+	&& echo "$$python" && break; done)
+UV_VERSION := 0.13.9
+BIN := .venv/bin
+READY := .venv/.synced
+
+# Folders that hold Python files; the linters refuse to be sent to one that holds none.
+CHECKED := src tests $(foreach folder,examples benchmarks,$(if $(wildcard $(folder)/*.py),$(folder)))
+
+.PHONY: help test lint format demo bench coverage
+.DEFAULT_GOAL := help
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+test: $(READY) ## all tests, offline; those that need a missing system package are skipped
+	$(BIN)/python -m pytest
+
+lint: $(READY) ## style, formatting, types, rules of import
+	$(BIN)/ruff check $(CHECKED)
+	$(BIN)/ruff format --check $(CHECKED)
+	$(BIN)/mypy --strict $(CHECKED)
+	$(BIN)/lint-imports
+
+format: $(READY) ## put files into the form that lint asks for
+	$(BIN)/ruff check --fix $(CHECKED)
+	$(BIN)/ruff format $(CHECKED)
+
+demo: $(READY) ## a corpus through the local fake endpoint, from Parquet to Parquet
+	$(BIN)/python examples/demo.py
+
+bench: $(READY) ## measure again what the README states
+	$(BIN)/python benchmarks/run.py
+
+coverage: $(READY) ## which lines and branches the tests reach
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report
+
+# uv lives in an environment of its own, so that .venv holds what the lockfile says and nothing else.
+.uv/version-$(UV_VERSION):
+	@test -n "$(PYTHON)" || { echo "No Python from 3.11 on with venv was found; name one: make PYTHON=/path/to/python" >&2; exit 1; }
+	"$(PYTHON)" -m venv --clear .uv
+	.uv/bin/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+	@touch $@
+
+$(READY): pyproject.toml uv.lock .uv/version-$(UV_VERSION)
+	UV_PYTHON_DOWNLOADS=never UV_PROJECT_ENVIRONMENT=.venv .uv/bin/uv sync --frozen --python .uv/bin/python
+	@touch $@
