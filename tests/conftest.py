@@ -1,0 +1,85 @@
+"""What every test may rely on: no network but loopback, a clock that only tests move, named skips.
+
+The network is closed three times over: by the audit hook of `tests/offline/sitecustomize.py` in this
+process, by the same hook in Python children, which find it on their path, and by proxy variables that
+lead to a closed port, for clients in other languages, whose sockets Python does not see.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+OFFLINE = Path(__file__).with_name("offline")
+
+PACKAGES = {"nginx": "nginx-light"}
+"""The Debian package of a program, where it has a name of its own; `.ci/run` installs them."""
+
+
+def _close_the_network() -> None:
+    spec = importlib.util.spec_from_file_location("offline", OFFLINE / "sitecustomize.py")
+    assert spec is not None
+    assert spec.loader is not None
+    spec.loader.exec_module(importlib.util.module_from_spec(spec))
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(OFFLINE), os.environ.get("PYTHONPATH")]))
+    for name in ("http_proxy", "https_proxy", "all_proxy"):
+        os.environ[name] = os.environ[name.upper()] = "http://127.0.0.1:9"
+    os.environ["no_proxy"] = os.environ["NO_PROXY"] = "localhost,127.0.0.1,::1"
+
+
+_close_the_network()
+
+# Debian keeps servers' programs in a folder that is not on a plain user's path.
+os.environ["PATH"] = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin"])
+
+# A deadline would assert a time. CI tries the same examples each time: it fails for a change, not by chance.
+settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("ci", settings.get_profile("default"), derandomize=True, print_blob=True)
+settings.register_profile("thorough", settings.get_profile("default"), max_examples=5_000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "default"))
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test marked `needs_system("nginx")` without that program, or fail it where it is required."""
+    for marker in item.iter_markers("needs_system"):
+        for program in marker.args:
+            if shutil.which(program) is None:
+                reason = (
+                    f"needs the system package {PACKAGES.get(program, program)} (no {program} on the path)"
+                )
+                if os.environ.get("CORPUSMILL_REQUIRE_SYSTEM") == "1":
+                    pytest.fail(reason, pytrace=False)
+                pytest.skip(reason)
+
+
+class FakeClock:
+    """Seconds that pass only when the test says so, or when the code under test sleeps.
+
+    Call it for the time; pass `clock.sleep` for `asyncio.sleep`. `sleeps` lists what was slept, in order.
+    For an annotation, import it `if TYPE_CHECKING` from `tests.conftest`.
+    """
+
+    def __init__(self) -> None:
+        self.seconds = 1_000.0
+        self.sleeps: list[float] = []
+
+    def __call__(self) -> float:
+        return self.seconds
+
+    def advance(self, seconds: float) -> None:
+        self.seconds += seconds
+
+    async def sleep(self, seconds: float) -> None:
+        self.sleeps.append(seconds)
+        self.advance(max(seconds, 0.0))
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    """A clock that stands still until it is moved."""
+    return FakeClock()
