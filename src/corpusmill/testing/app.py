@@ -1,0 +1,470 @@
+"""The ASGI application behind the fake endpoint: its routes, and the way of a chat request.
+
+A request is validated, counted, let in by the rate limits, meets its fault if it has one, takes its time, is
+computed, and is sent. It is computed to the end even when the client has left: that is what vendors do, and
+charge for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qs
+
+import msgspec
+
+from corpusmill.testing import bodies
+from corpusmill.testing.answers import Answer, answer
+from corpusmill.testing.digests import request_digest
+from corpusmill.testing.faults import COMPUTED_NOT_DELIVERED, Fault, Faults, Script, fault_of
+from corpusmill.testing.latency import Latency, seconds_of
+from corpusmill.testing.limits import Limiter, RateLimits, Verdict
+from corpusmill.testing.stats import Tally
+from corpusmill.testing.tokens import count_prompt_tokens, cut_tokens
+from corpusmill.testing.validation import Refusal, check
+from corpusmill.testing.wire import Exchange
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+
+DEFAULT_MODELS: Final = ("fake",)
+DONE: Final = b"data: [DONE]\n\n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How the endpoint behaves.
+
+    `models` are the models that are served (None: any). A prompt of `context_tokens` or more is refused, and
+    an answer is cut where prompt and answer fill the context; with `strict_context` a prompt and a ceiling
+    that together exceed it are refused as well.
+    """
+
+    latency: Latency = field(default_factory=Latency)
+    limits: RateLimits | None = None
+    faults: Faults = field(default_factory=Faults)
+    seed: int = 0
+    api_key: str | None = field(default=None, repr=False)
+    models: tuple[str, ...] | None = None
+    context_tokens: int = 65_536
+    strict_context: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """One sound request on its way."""
+
+    request: dict[str, Any]
+    request_id: str
+    digest: str
+    attempt: int
+    prompt_tokens: int
+    fault: Fault | None
+    started: float
+
+
+class Application:
+    """The endpoint as an ASGI application. Its state belongs to the event loop that runs it."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self.settings = settings
+        self.script: Script | None = None
+        self.tally = Tally()
+        self._clock = clock
+        self._wall = wall
+        self._limiter = self._new_limiter()
+        self._request_number = 0
+
+    async def __call__(
+        self,
+        scope: dict[str, Any],
+        receive: Callable[[], Awaitable[dict[str, Any]]],
+        send: Callable[[dict[str, Any]], Awaitable[None]],
+    ) -> None:
+        """Answer one HTTP request."""
+        exchange = Exchange(scope, receive, send)
+        try:
+            await self._route(exchange)
+        except asyncio.CancelledError:
+            # Cancelled with its connection gone: the server is being stopped, and nobody waits for an answer.
+            if not exchange.gone:
+                raise
+
+    def configure(self, settings: Settings) -> None:
+        """Change the behaviour from the next request on; rate limits that change start full."""
+        changed = settings.limits != self.settings.limits
+        self.settings = settings
+        if changed:
+            self._limiter = self._new_limiter()
+
+    def reset(self) -> None:
+        """Forget the counts, the attempts and what the rate limits have granted."""
+        self.tally.clear()
+        self._limiter = self._new_limiter()
+
+    def _new_limiter(self) -> Limiter | None:
+        limits = self.settings.limits
+        return Limiter(limits, now=self._clock()) if limits is not None else None
+
+    async def _route(self, exchange: Exchange) -> None:
+        match exchange.method, exchange.path.removeprefix("/v1"):
+            case "POST", "/chat/completions":
+                self.tally.begin()
+                try:
+                    await self._chat(exchange)
+                finally:
+                    self.tally.end()
+                    if exchange.status is not None:
+                        self.tally.by_status[exchange.status] += 1
+            case "GET", "/models":
+                await self._models(exchange)
+            case "GET", "/health":
+                await exchange.reply(bodies.json_reply(200, {"status": "ok"}))
+            case "GET", "/stats":
+                details = parse_qs(exchange.query).get(b"details", [b""])[-1] not in {b"", b"0", b"false"}
+                stats = asdict(self.tally.snapshot(details=details))
+                if not details:
+                    del stats["details"]
+                await exchange.reply(bodies.json_reply(200, stats))
+            case "POST", "/reset":
+                self.reset()
+                await exchange.reply(bodies.json_reply(200, {"status": "reset"}))
+            case "GET" | "PUT" | "POST", "/settings":
+                await self._settings(exchange)
+            case _:
+                await exchange.reply(bodies.json_reply(404, {"error": "Not found"}))
+
+    async def _models(self, exchange: Exchange) -> None:
+        refusal = self._unauthorised(exchange)
+        if refusal is not None:
+            await exchange.reply(bodies.refusal_reply(refusal, self._request_id()))
+            return
+        listed = [
+            {"id": model, "object": "model", "created": 0, "owned_by": "corpusmill"}
+            for model in self.settings.models or DEFAULT_MODELS
+        ]
+        await exchange.reply(bodies.json_reply(200, {"object": "list", "data": listed}))
+
+    async def _settings(self, exchange: Exchange) -> None:
+        if exchange.method != "GET":
+            raw = await exchange.body()
+            try:
+                self.configure(changed_settings(self.settings, msgspec.json.decode(raw)))
+            except (msgspec.MsgspecError, ValueError, TypeError) as error:
+                await exchange.reply(bodies.json_reply(400, {"error": f"settings: {error}"}))
+                return
+        await exchange.reply(bodies.json_reply(200, shown_settings(self.settings)))
+
+    async def _chat(self, exchange: Exchange) -> None:
+        request_id = self._request_id()
+        exchange.extra_headers = [(b"x-request-id", request_id.encode()), *self._limit_headers()]
+        raw = await exchange.body()
+        request, refusal = self._decoded(exchange, raw)
+        if refusal is not None:
+            await exchange.reply(bodies.refusal_reply(refusal, request_id))
+            return
+        digest = request_digest(request)
+        self.tally.receive(digest)
+        prompt_tokens = count_prompt_tokens(request["messages"])
+        if self._limiter is not None:
+            verdict = self._limiter.admit(prompt_tokens, self._clock())
+            exchange.extra_headers = [(b"x-request-id", request_id.encode()), *self._limit_headers()]
+            if not verdict.admitted:
+                self.tally.rate_limited += 1
+                await exchange.reply(self._rate_limited(verdict, prompt_tokens, request_id))
+                return
+        attempt = self.tally.admit(digest)
+        asked = _Asked(
+            request=request,
+            request_id=request_id,
+            digest=digest,
+            attempt=attempt,
+            prompt_tokens=prompt_tokens,
+            fault=self._fault(request, digest, attempt),
+            started=self._wall(),
+        )
+        if not await self._failed(exchange, asked):
+            await self._answered(exchange, asked)
+
+    def _decoded(self, exchange: Exchange, raw: bytes) -> tuple[dict[str, Any], Refusal | None]:
+        refusal = self._unauthorised(exchange)
+        if refusal is not None:
+            return {}, refusal
+        try:
+            request = msgspec.json.decode(raw)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return {}, bodies.NOT_JSON
+        refusal = check(request)
+        models = self.settings.models
+        if refusal is None and models is not None and request["model"] not in models:
+            refusal = bodies.unknown_model(request["model"])
+        return request, refusal
+
+    def _unauthorised(self, exchange: Exchange) -> Refusal | None:
+        key = self.settings.api_key
+        if key is None:
+            return None
+        given = exchange.header(b"authorization")
+        if not given:
+            return bodies.NO_KEY
+        return None if given == f"Bearer {key}" else bodies.WRONG_KEY
+
+    def _fault(self, request: dict[str, Any], digest: str, attempt: int) -> Fault | None:
+        fault = None
+        if self.script is not None:
+            scripted = self.script(request, attempt)
+            fault = Fault(scripted) if isinstance(scripted, str) else scripted
+        if fault is None:
+            fault = fault_of(self.settings.faults, seed=self.settings.seed, digest=digest, attempt=attempt)
+        if fault is not None:
+            self.tally.by_fault[fault.kind] += 1
+            if fault.kind == "error_in_stream" and not request.get("stream"):
+                return replace(fault, kind="200_error")
+            if fault.kind == "cut_stream" and not request.get("stream"):
+                return replace(fault, kind="cut_body")
+        return fault
+
+    async def _failed(self, exchange: Exchange, asked: _Asked) -> bool:
+        """Carry out a fault, or refuse an overflow, that leaves no answer; False when there will be one."""
+        fault, settings = asked.fault, self.settings
+        if fault is not None:
+            reply = bodies.fault_reply(
+                fault,
+                model=asked.request["model"],
+                request_id=asked.request_id,
+                retry_after=settings.faults.retry_after,
+                context_tokens=settings.context_tokens,
+            )
+            if reply is not None:
+                await exchange.reply(bodies.with_headers(reply, fault.headers))
+                return True
+            if fault.kind == "reset":
+                await exchange.reset()
+                return True
+            if fault.kind == "stall":
+                await exchange.stall(settings.faults.stall_seconds)
+                return True
+        ceiling = _ceiling(asked.request)
+        wanted = asked.prompt_tokens + (ceiling or 0) if settings.strict_context else asked.prompt_tokens + 1
+        if wanted > settings.context_tokens:
+            refusal = bodies.overflow(settings.context_tokens, asked.prompt_tokens, ceiling)
+            await exchange.reply(bodies.refusal_reply(refusal, asked.request_id))
+            return True
+        return False
+
+    async def _answered(self, exchange: Exchange, asked: _Asked) -> None:
+        settings, request, fault = self.settings, asked.request, asked.fault
+        seconds = seconds_of(settings.latency, seed=settings.seed, digest=asked.digest, attempt=asked.attempt)
+        if seconds:
+            await asyncio.sleep(seconds)
+        room = settings.context_tokens - asked.prompt_tokens
+        ceiling = _ceiling(request)
+        answers = [
+            _spoilt(answer(request, choice=choice, room=min(room, ceiling or room)), fault)
+            for choice in range(int(request.get("n") or 1))
+        ]
+        if fault is not None and fault.kind == "error_in_stream":
+            await exchange.stream(_broken_events(self._envelope(asked, seconds), answers, asked.request_id))
+            return
+        completion_tokens = sum(each.completion_tokens for each in answers)
+        self.tally.compute(
+            asked.digest,
+            prompt_tokens=asked.prompt_tokens,
+            completion_tokens=completion_tokens,
+            cut=any(each.finish_reason == "length" for each in answers),
+        )
+        if self._limiter is not None:
+            self._limiter.spend(completion_tokens, self._clock())
+            exchange.extra_headers = [(b"x-request-id", asked.request_id.encode()), *self._limit_headers()]
+        if exchange.gone:
+            return
+        delivered = await self._sent(exchange, asked, self._envelope(asked, seconds), answers)
+        if delivered and not (fault is not None and fault.kind in COMPUTED_NOT_DELIVERED):
+            self.tally.deliver(asked.digest)
+
+    async def _sent(
+        self, exchange: Exchange, asked: _Asked, envelope: bodies.Envelope, answers: Sequence[Answer]
+    ) -> bool:
+        request = asked.request
+        kind = asked.fault.kind if asked.fault is not None else None
+        if kind == "reset_after_compute":
+            await exchange.reset()
+            return False
+        top = int(request.get("top_logprobs") or 0) if request.get("logprobs") else None
+        if request.get("stream") and kind != "malformed_json":
+            include_usage = bool((request.get("stream_options") or {}).get("include_usage"))
+            chunks = bodies.chunks(envelope, answers, include_usage=include_usage, top_logprobs=top)
+            events = _odd_events(chunks) if kind == "odd_sse" else _events(chunks)
+            if kind in {"cut_stream", "cut_body"}:
+                return await exchange.stream(_first_half(list(events)), abort=kind == "cut_body")
+            return await exchange.stream(events)
+        reply = bodies.json_reply(200, bodies.completion(envelope, answers, top))
+        if asked.fault is not None:
+            reply = bodies.with_headers(reply, asked.fault.headers)
+        if kind == "cut_body":
+            await exchange.cut(reply)
+            return False
+        if kind == "malformed_json":
+            reply = replace(reply, body=reply.body[: len(reply.body) // 2])
+        return await exchange.reply(reply)
+
+    def _envelope(self, asked: _Asked, seconds: float) -> bodies.Envelope:
+        return bodies.Envelope(
+            answer_id=f"chatcmpl-{asked.digest[:16]}-{asked.attempt}",
+            model=asked.request["model"],
+            created=asked.started,
+            prompt_tokens=asked.prompt_tokens,
+            started=asked.started,
+            seconds=seconds,
+        )
+
+    def _rate_limited(self, verdict: Verdict, prompt_tokens: int, request_id: str) -> bodies.Reply:
+        limits = self.settings.limits
+        if verdict.wait is None and limits is not None:
+            message = (
+                f"Request too large: the limit is {limits.tokens_per_minute} tokens per minute, "
+                f"{prompt_tokens} were requested."
+            )
+            return bodies.refusal_reply(replace(bodies.RATE_LIMITED, message=message, param=None), request_id)
+        message = {
+            "requests": "Rate limit exceeded: too many requests per minute.",
+            "tokens": "Rate limit exceeded: too many tokens per minute.",
+            "day": "Rate limit exceeded: too many requests per day.",
+        }[verdict.limit or "requests"]
+        reply = bodies.refusal_reply(replace(bodies.RATE_LIMITED, message=message), request_id)
+        if limits is not None and limits.retry_after and verdict.wait is not None:
+            # Rounded up: who comes back when told to is let in.
+            return bodies.with_headers(reply, {"retry-after": str(-int(-verdict.wait // 1))})
+        return reply
+
+    def _limit_headers(self) -> list[tuple[bytes, bytes]]:
+        return self._limiter.headers(self._clock(), self._wall()) if self._limiter is not None else []
+
+    def _request_id(self) -> str:
+        self._request_number += 1
+        return f"{self._request_number:08x}"
+
+
+def changed_settings(settings: Settings, change: object) -> Settings:
+    """Return `settings` with the fields of a JSON object changed.
+
+    `latency` may be a number of seconds and `faults` a mapping from kind to share; null takes either away.
+
+    Raises:
+        msgspec.ValidationError, ValueError, TypeError: the object does not fit.
+    """
+    if not isinstance(change, dict):
+        msg = "expected a JSON object"
+        raise TypeError(msg)
+    converted: dict[str, Any] = {}
+    for name, value in change.items():
+        if name == "latency":
+            converted[name] = latency_from(value)
+        elif name == "faults":
+            converted[name] = faults_from(value)
+        elif name == "limits":
+            converted[name] = msgspec.convert(value, RateLimits | None)
+        elif name in {"seed", "models", "context_tokens", "strict_context"}:
+            converted[name] = msgspec.convert(value, _PLAIN_SETTINGS[name])
+        else:
+            msg = f"no setting is called {name!r}"
+            raise ValueError(msg)
+    return replace(settings, **converted)
+
+
+_PLAIN_SETTINGS: Final[Mapping[str, Any]] = {
+    "seed": int,
+    "models": tuple[str, ...] | None,
+    "context_tokens": int,
+    "strict_context": bool,
+}
+
+
+def latency_from(value: object) -> Latency:
+    """Read a latency: seconds, an object of its fields, or nothing."""
+    if value is None:
+        return Latency()
+    if isinstance(value, Latency):
+        return value
+    if isinstance(value, int | float):
+        return Latency(mean=value)
+    return msgspec.convert(value, Latency)
+
+
+def faults_from(value: object) -> Faults:
+    """Read faults: shares by kind, an object of its fields, or nothing."""
+    if value is None:
+        return Faults()
+    if isinstance(value, Faults):
+        return value
+    fields = {"shares", "permanent", "first_attempts", "retry_after", "stall_seconds"}
+    if isinstance(value, dict) and value and value.keys() <= fields:
+        return msgspec.convert(value, Faults)
+    return Faults(shares=msgspec.convert(value, dict[str, float]))
+
+
+def shown_settings(settings: Settings) -> dict[str, Any]:
+    """Return the settings for JSON, without the key."""
+    shown: dict[str, Any] = msgspec.to_builtins(settings)
+    del shown["api_key"]
+    return shown
+
+
+def _ceiling(request: Mapping[str, Any]) -> int | None:
+    ceilings = [
+        int(request[name])
+        for name in ("max_tokens", "max_completion_tokens")
+        if request.get(name) is not None
+    ]
+    return min(ceilings, default=None)
+
+
+def _spoilt(good: Answer, fault: Fault | None) -> Answer:
+    """Return what a fault makes of an answer that is sent whole."""
+    match fault.kind if fault is not None else None:
+        case "length":
+            content = cut_tokens(good.content or "", max(1, good.completion_tokens // 2))
+            return Answer(
+                content=content, finish_reason="length", completion_tokens=max(1, good.completion_tokens // 2)
+            )
+        case "null_content":
+            return replace(good, content=None, tool_calls=(), finish_reason="stop")
+        case "empty_answer":
+            return Answer(content="", finish_reason="stop", completion_tokens=0)
+        case _:
+            return good
+
+
+def _events(chunks: Iterator[dict[str, Any]]) -> Iterator[bytes]:
+    for chunk in chunks:
+        yield b"data: " + bodies.encode(chunk) + b"\n\n"
+    yield DONE
+
+
+def _odd_events(chunks: Iterator[dict[str, Any]]) -> Iterator[bytes]:
+    """Yield the same stream with all that the event-stream format allows and hand-made parsers forget."""
+    yield b"\xef\xbb\xbf: keep-alive\r\n\r\nretry: 10\r\n"
+    for number, chunk in enumerate(chunks):
+        head, _, rest = bodies.encode(chunk).partition(b",")
+        yield b"id: %d\r\ndata:" % number + head + b",\r\ndata:" + rest + b"\r\n\r\n"
+        yield b": still here\r\n\r\nevent: ping\r\ndata:\r\n\r\n"
+    yield b"data:[DONE]\r\n\r\n"
+
+
+def _broken_events(envelope: bodies.Envelope, answers: Sequence[Answer], request_id: str) -> Iterator[bytes]:
+    events = list(_events(bodies.chunks(envelope, answers, include_usage=False, top_logprobs=None)))
+    yield from _first_half(events)
+    yield b"data: " + bodies.encode(bodies.stream_error(request_id)) + b"\n\n"
+
+
+def _first_half(events: Sequence[bytes]) -> Sequence[bytes]:
+    """Return the first half of a stream, never its end."""
+    return events[: max(1, (len(events) - 1) // 2)]

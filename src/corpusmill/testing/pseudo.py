@@ -1,0 +1,50 @@
+"""Pseudo-localisation: a translation that anybody can see and nobody can mistake for one.
+
+Letters of the Latin alphabet get an accent, one for one, so lengths, lines and paragraphs stay; placeholders,
+tags, entities, addresses and backslash escapes stay as they are; glossary terms are put in.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_PLAIN: Final = "AaCcDdEeGgHhIiJjKkLlNnOoRrSsTtUuWwYyZz"
+_ACCENTED: Final = "ĀāČčĎďĒēĢģĤĥĪīĴĵĶķĻļŅņŌōŖŗŠšŢţŪūŴŵŶŷŽž"
+_ACCENTS: Final = str.maketrans(_PLAIN, _ACCENTED)
+
+_KEPT: Final = (
+    r"%\([^)\s]*\)[-#0 +]*[\d.]*[a-zA-Z]"  # %(name)s
+    r"|%[-#0+]*[\d.]*(?:hh|h|ll|l|L|z|j|t)?[diouxXeEfFgGcrsa%](?![a-zA-Z])"  # %s, %5.2f, but no "100% sure"
+    r"|\{[^{}\n]*\}"  # {name}, {0:>10}, {\an8}
+    r"|</?[A-Za-z][^<>\n]*>|<!--.*?-->"  # tags
+    r"|&(?:[A-Za-z][A-Za-z0-9]*|#\d+|#x[0-9A-Fa-f]+);"  # entities
+    r"|\b[a-z][a-z0-9+.-]*://[^\s<>\"']+"  # addresses
+    r"|\\[A-Za-z]"  # escapes
+)
+
+
+def pseudo_localise(text: str, glossary: Mapping[str, str] | None = None) -> str:
+    """Return `text` with accents on its letters and `glossary` terms replaced, as words, longest first."""
+    terms = {source.casefold(): target for source, target in (glossary or {}).items() if source}
+    kept = re.compile(_KEPT + _alternatives(terms), re.DOTALL)
+    pieces: list[str] = []
+    reached = 0
+    for match in kept.finditer(text):
+        pieces += (
+            text[reached : match.start()].translate(_ACCENTS),
+            terms.get(match[0].casefold(), match[0]),
+        )
+        reached = match.end()
+    pieces.append(text[reached:].translate(_ACCENTS))
+    return "".join(pieces)
+
+
+def _alternatives(terms: Mapping[str, str]) -> str:
+    if not terms:
+        return ""
+    longest_first = sorted(terms, key=len, reverse=True)
+    return rf"|(?<!\w)(?i:{'|'.join(re.escape(term) for term in longest_first)})(?!\w)"

@@ -1,0 +1,142 @@
+"""One HTTP exchange, down to its TCP transport, so that faults are true on the wire."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+    from corpusmill.testing.bodies import Reply
+
+TRANSPORT: Final = "corpusmill.transport"
+_LINGER_ZERO: Final = struct.pack("ii", 1, 0)
+"""Close at once and forget what is unsent: the peer gets an RST instead of a FIN."""
+
+Header = tuple[bytes, bytes]
+
+
+class WireProtocol(HttpToolsProtocol):
+    """uvicorn's HTTP protocol, which also shows the application its transport."""
+
+    def on_message_begin(self) -> None:
+        """Put the transport into the scope of the request that begins."""
+        super().on_message_begin()
+        cast("dict[str, Any]", self.scope)[TRANSPORT] = self.transport
+
+
+class Exchange:
+    """A request and the ways in which its answer can go out, or fail to."""
+
+    def __init__(
+        self,
+        scope: dict[str, Any],
+        receive: Callable[[], Awaitable[dict[str, Any]]],
+        send: Callable[[dict[str, Any]], Awaitable[None]],
+    ) -> None:
+        self.method: str = scope["method"]
+        self.path: str = scope["path"]
+        self.query: bytes = scope["query_string"]
+        self.status: int | None = None
+        self.extra_headers: Sequence[Header] = ()
+        self._request_headers: list[Header] = scope["headers"]
+        self._transport: asyncio.Transport = scope[TRANSPORT]
+        self._receive = receive
+        self._send = send
+
+    @property
+    def gone(self) -> bool:
+        """Whether the connection is closed or about to be."""
+        return self._transport.is_closing()
+
+    def header(self, name: bytes) -> str | None:
+        """Return the first request header of that lower-case name."""
+        return next(
+            (value.decode("latin-1") for found, value in self._request_headers if found == name), None
+        )
+
+    async def body(self) -> bytes:
+        """Read the whole request body; what came until the client left, if it left."""
+        message = await self._receive()
+        body: bytes = message.get("body", b"")
+        if message.get("more_body"):
+            pieces = [body]
+            while message.get("more_body"):
+                message = await self._receive()
+                pieces.append(message.get("body", b""))
+            body = b"".join(pieces)
+        return body
+
+    async def reply(self, reply: Reply) -> bool:
+        """Send a whole response. True when the connection was still there to take it."""
+        await self._start(reply.status, reply.content_type, reply.headers, length=len(reply.body))
+        await self._send({"type": "http.response.body", "body": reply.body})
+        # The transport closes itself after an answer that was marked so; that is no loss.
+        return not self.gone or self._wants_close()
+
+    async def cut(self, reply: Reply) -> None:
+        """State the whole length of the body, send the first half of it, and close."""
+        await self._start(reply.status, reply.content_type, reply.headers, length=len(reply.body))
+        await self._send(
+            {"type": "http.response.body", "body": reply.body[: len(reply.body) // 2], "more_body": True}
+        )
+        await self._close()
+
+    async def reset(self) -> None:
+        """Reset the connection; nothing that was not sent yet is sent."""
+        raw: socket.socket | None = self._transport.get_extra_info("socket")
+        if raw is not None and not self.gone:
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_ZERO)
+        self._transport.abort()
+        await self._lost()
+
+    async def stall(self, seconds: float) -> None:
+        """Send nothing until the client leaves; after `seconds`, close."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._lost()
+        except TimeoutError:
+            await self._close()
+
+    async def stream(self, pieces: Iterable[bytes], *, abort: bool = False) -> bool:
+        """Send a chunked event stream, each piece on its own.
+
+        With `abort` the connection is closed without the last chunk. True when the connection was there to
+        the end.
+        """
+        await self._start(
+            200, b"text/event-stream; charset=utf-8", ((b"cache-control", b"no-cache"),), length=None
+        )
+        for piece in pieces:
+            await self._send({"type": "http.response.body", "body": piece, "more_body": True})
+        if abort:
+            await self._close()
+            return False
+        there = not self.gone
+        await self._send({"type": "http.response.body", "body": b""})
+        return there
+
+    async def _start(
+        self, status: int, content_type: bytes, headers: Sequence[Header], *, length: int | None
+    ) -> None:
+        self.status = status
+        sent = [(b"content-type", content_type), *self.extra_headers, *headers]
+        if length is not None:
+            sent.append((b"content-length", str(length).encode()))
+        await self._send({"type": "http.response.start", "status": status, "headers": sent})
+
+    async def _close(self) -> None:
+        self._transport.close()
+        await self._lost()
+
+    async def _lost(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
+    def _wants_close(self) -> bool:
+        return (self.header(b"connection") or "").lower() == "close"
