@@ -1,14 +1,38 @@
 """What carries an HTTP request: one transport for a run, with a time-out for each phase and no hidden total.
 
-A transport is built inside the run that uses it, after any fork, and is closed with `aclose()`. It sends a request
-once: neither retries nor redirects happen below the caller, who alone knows what was paid for.
+A request is sent once: neither retries nor redirects happen below the caller, who alone knows what was paid.
+A transport belongs to the event loop that it is first used in and holds nothing global, so it may be made
+after a fork and in any thread.
+
+Proxies are those of the environment when the transport is made: `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY`, but
+not for hosts that `NO_PROXY` names, nor for this machine itself. What goes through a proxy is carried by httpx's
+own transport, which is slower. Certificates are verified against certifi's authorities, or those that
+`SSL_CERT_FILE` or `SSL_CERT_DIR` name.
 """
 
 from __future__ import annotations
 
+import asyncio
+import ipaddress
+import urllib.request
+from collections import deque
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import httpx
+
+from corpusmill.chat.transport_connection import Connection, Exchange
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Mapping
+
+    Phases = Mapping[str, float | None]
+    Origin = tuple[str, str, int | None]
+
+IDLE = 4.0
+"""Seconds for which a connection may rest and still be used again. Common servers close theirs after five; a
+request that meets the closing on its way may have been paid for and is never answered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,27 +42,269 @@ class Timeouts:
     connect: float = 10.0
     """Until a connection stands, name look-up and TLS handshake included."""
     read: float = 600.0
-    """Until the first byte of the response, and from then on between two reads."""
+    """Until the first byte of the response, and from then on between two pieces of it."""
     write: float = 60.0
     """Between two moments at which the peer takes bytes of the request."""
 
 
 def default_transport(*, connections: int, timeouts: Timeouts) -> httpx.AsyncBaseTransport:
-    """Return a transport that keeps at most `connections` open connections."""
-    return _Phased(connections, timeouts)
+    """Return a transport that holds at most `connections` connections open.
+
+    A request beyond that waits for its turn, without limit unless it brings a `pool` time-out. The time-outs
+    of a request (`extensions["timeout"]`, as httpx has them) go before `timeouts`, phase by phase.
+    """
+    return PooledTransport(connections=connections, timeouts=timeouts)
 
 
-class _Phased(httpx.AsyncBaseTransport):
-    """httpx's own transport, with time-outs for the requests that bring none."""
+def post(
+    url: httpx.URL, *, headers: httpx.Headers, content: bytes, extensions: Mapping[str, object] | None = None
+) -> httpx.Request:
+    """Return what `httpx.Request("POST", ...)` would, a third as dear when URL and headers are made once."""
+    request = httpx.Request(
+        "POST",
+        url,
+        headers=headers,
+        stream=httpx.ByteStream(content),
+        extensions=None if extensions is None else dict(extensions),
+    )
+    request.headers.setdefault("Host", url.netloc.decode("ascii"))
+    request.headers["Content-Length"] = str(len(content))
+    request.read()
+    return request
 
-    def __init__(self, connections: int, timeouts: Timeouts) -> None:
-        limits = httpx.Limits(max_connections=connections, max_keepalive_connections=connections)
-        self._inner = httpx.AsyncHTTPTransport(limits=limits)
-        self._timeouts = {"connect": timeouts.connect, "read": timeouts.read, "write": timeouts.write, "pool": None}
+
+class Arrival(httpx.Response):
+    """A response that is read whole without httpx's layers of generators, unless its body is encoded."""
+
+    async def aread(self) -> bytes:
+        """Read and return the body, decoded.
+
+        Raises:
+            httpx.TransportError: It did not arrive whole.
+            httpx.DecodingError: It is not encoded as its headers say.
+        """
+        stream = self.stream
+        if (
+            not isinstance(stream, Exchange)
+            or self.is_stream_consumed
+            or self.is_closed
+            or "content-encoding" in self.headers
+        ):
+            return await super().aread()
+        self.is_stream_consumed = True
+        self._content = await stream.rest()
+        self._num_bytes_downloaded = len(self._content)
+        self.is_closed = True
+        return self._content
+
+
+class PooledTransport(httpx.AsyncBaseTransport):
+    """HTTP/1.1 over connections that are kept and used again."""
+
+    def __init__(self, *, connections: int, timeouts: Timeouts) -> None:
+        if connections < 1:
+            raise ValueError("connections must be at least 1")
+        self._timeouts = timeouts
+        self._limit = connections
+        self._permits = connections
+        self._turns: deque[asyncio.Future[None]] = deque()
+        self._idle: dict[Origin, list[Connection]] = {}
+        self._open: dict[Connection, Origin] = {}
+        self._busy: set[Connection] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ssl: ssl.SSLContext | None = None
+        self._proxies = urllib.request.getproxies_environment()
+        self._proxied: dict[str, httpx.AsyncHTTPTransport] = {}
+        self._closed = False
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        request.extensions.setdefault("timeout", self._timeouts)
-        return await self._inner.handle_async_request(request)
+        """Send one request, once, and return its response when the head is there.
+
+        Raises:
+            httpx.TransportError: Of the kind that says how far the exchange got: up to `ConnectError` and
+                `ConnectTimeout` nothing of the request was sent.
+            RuntimeError: The transport is closed, or was used in another event loop.
+        """
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            if self._loop is not None:
+                raise RuntimeError("a transport belongs to one event loop; make one for each")
+            self._loop = loop
+        if self._closed:
+            raise RuntimeError("this transport is closed")
+        url = request.url
+        origin = (url.scheme, url.host, url.port)
+        phases: Phases = request.extensions.get("timeout", {})
+        if self._proxies and (proxy := proxy_for(origin, self._proxies)) is not None:
+            return await self._through(proxy, phases, request)
+        message = await wire_bytes(request)
+        if self._permits:
+            self._permits -= 1
+        else:
+            await self._turn(phases, request)
+        try:
+            connection = self._rested(origin) or await self._connect(origin, phases, request)
+        except BaseException:
+            self._release()
+            raise
+        self._busy.add(connection)
+        exchange = connection.send(
+            request,
+            message,
+            read=phases.get("read", self._timeouts.read),
+            write=phases.get("write", self._timeouts.write),
+        )
+        await exchange.head()
+        return Arrival(exchange.status, headers=exchange.headers, stream=exchange, request=request)
 
     async def aclose(self) -> None:
-        await self._inner.aclose()
+        """Close every connection. What is under way ends in an `httpx.ReadError`."""
+        self._closed = True
+        for connection in list(self._open):
+            connection.close()
+        for proxied in self._proxied.values():
+            await proxied.aclose()
+        # The sockets themselves are closed when the loop comes round.
+        await asyncio.sleep(0)
+
+    def reusable(self, connection: Connection) -> None:
+        """Keep a connection whose exchange is complete."""
+        self._busy.discard(connection)
+        connection.idle_since = asyncio.get_running_loop().time()
+        self._idle.setdefault(self._open[connection], []).append(connection)
+        self._release()
+
+    def spent(self, connection: Connection) -> None:
+        """Forget a connection that is over."""
+        origin = self._open.pop(connection, None)
+        if origin is None:
+            return
+        if connection in self._busy:
+            self._busy.discard(connection)
+            self._release()
+        elif connection in (idle := self._idle[origin]):
+            idle.remove(connection)
+
+    async def _turn(self, phases: Phases, request: httpx.Request) -> None:
+        turn = asyncio.get_running_loop().create_future()
+        self._turns.append(turn)
+        try:
+            async with asyncio.timeout(phases.get("pool")):
+                await turn
+        except BaseException as broken:
+            if turn.done() and not turn.cancelled():
+                self._release()
+            if isinstance(broken, TimeoutError):
+                raise httpx.PoolTimeout("no connection became free", request=request) from None
+            raise
+
+    def _release(self) -> None:
+        while self._turns:
+            turn = self._turns.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._permits += 1
+
+    def _rested(self, origin: Origin) -> Connection | None:
+        idle = self._idle.get(origin)
+        while idle:
+            connection = idle.pop()
+            if connection.idle_since + IDLE > asyncio.get_running_loop().time():
+                return connection
+            connection.close()
+        return None
+
+    async def _connect(self, origin: Origin, phases: Phases, request: httpx.Request) -> Connection:
+        loop = asyncio.get_running_loop()
+        scheme, host, port = origin
+        if scheme == "https":
+            if self._ssl is None:
+                self._ssl = httpx.create_ssl_context()
+        elif scheme != "http":
+            raise httpx.UnsupportedProtocol("only http and https are spoken here", request=request)
+        self._make_room()
+        try:
+            async with asyncio.timeout(phases.get("connect", self._timeouts.connect)):
+                _, connection = await loop.create_connection(
+                    lambda: Connection(loop, self),
+                    host,
+                    port or (443 if scheme == "https" else 80),
+                    ssl=self._ssl if scheme == "https" else None,
+                    happy_eyeballs_delay=0.25,
+                )
+        except TimeoutError:
+            raise httpx.ConnectTimeout("no connection in time", request=request) from None
+        except (OSError, UnicodeError) as failure:
+            raise httpx.ConnectError(f"no connection: {failure}", request=request) from None
+        if connection.closed:
+            raise httpx.ConnectError("no connection: closed as soon as it stood", request=request)
+        self._open[connection] = origin
+        return connection
+
+    def _make_room(self) -> None:
+        """Close the oldest idle connections, those to other hosts, that there is no permit for."""
+        excess = len(self._open) - len(self._busy) - self._permits
+        if excess > 0:
+            for connection in [each for each in self._open if each not in self._busy][:excess]:
+                connection.close()
+
+    async def _through(self, proxy: str, phases: Phases, request: httpx.Request) -> httpx.Response:
+        carrier = self._proxied.get(proxy)
+        if carrier is None:
+            limits = httpx.Limits(max_connections=self._limit, max_keepalive_connections=self._limit)
+            carrier = self._proxied[proxy] = httpx.AsyncHTTPTransport(proxy=proxy, limits=limits)
+        own = self._timeouts
+        request.extensions["timeout"] = {
+            "connect": own.connect, "read": own.read, "write": own.write, "pool": None, **phases
+        }  # fmt: skip
+        return await carrier.handle_async_request(request)
+
+
+def proxy_for(origin: Origin, proxies: Mapping[str, str]) -> str | None:
+    """Return the address of the proxy for an origin (scheme, host, port), or None to go there directly.
+
+    `proxies` is as `urllib.request.getproxies_environment` returns it: the address of a proxy by scheme, and
+    under `no` the hosts that are reached without.
+    """
+    scheme, host, port = origin
+    if host == "localhost" or host.endswith(".localhost"):
+        return None
+    try:
+        if ipaddress.ip_address(host).is_loopback:
+            return None
+    except ValueError:
+        pass  # a name
+    named = f"{host}:{port or (443 if scheme == 'https' else 80)}"
+    for entry in proxies.get("no", "").lower().split(","):
+        suffix = entry.strip().lstrip("*").lstrip(".")
+        if entry.strip() == "*" or (suffix and f".{host}".endswith(f".{suffix}")) or suffix == named:
+            return None
+    proxy = proxies.get(scheme) or proxies.get("all")
+    return f"http://{proxy}" if proxy and "://" not in proxy else proxy or None
+
+
+async def wire_bytes(request: httpx.Request) -> bytes:
+    """Return a request as HTTP/1.1 has it, the body whole and framed by its length.
+
+    Raises:
+        httpx.LocalProtocolError: A part of the head would break it. The message does not quote it, since it may
+            be a key.
+    """
+    stream = request.stream
+    body = b"".join(stream) if isinstance(stream, httpx.SyncByteStream) else await request.aread()
+    lines = [b"%b %b HTTP/1.1\r\n" % (request.method.encode("ascii"), request.url.raw_path)]
+    has_host = False
+    for name, value in request.headers.raw:
+        key = name.lower()
+        if key not in (b"content-length", b"transfer-encoding"):
+            has_host = has_host or key == b"host"
+            lines.append(b"%b: %b\r\n" % (name, value))
+    if not has_host:
+        lines.append(b"Host: %b\r\n" % request.url.netloc)
+    if body or request.method not in ("GET", "HEAD"):
+        lines.append(b"Content-Length: %d\r\n" % len(body))
+    head = b"".join(lines)
+    if head.count(b"\n") != len(lines) or head.count(b"\r") != len(lines) or b"\0" in head:
+        raise httpx.LocalProtocolError("the head of the request holds a line break or a NUL", request=request)
+    return head + b"\r\n" + body
