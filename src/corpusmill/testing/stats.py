@@ -9,9 +9,11 @@ it; *delivered* when that answer was also handed whole to the connection while t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 MOST_DISTINCT: Final = 2_000_000
 """Distinct requests that are remembered one by one; further ones are counted in the totals only."""

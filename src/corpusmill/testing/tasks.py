@@ -1,56 +1,60 @@
 """Which task a conversation sets, told from its wording, and which part of it is the text to work on.
 
-The instruction stands in the system (or developer) message, or at the head of the last user message. The text
-is, in this order of preference: what stands between delimiters (`<text>…</text>`, triple quotation marks),
-what follows a label such as `Text:`, what follows the first blank line after the instruction, what follows
-the instruction's colon; and the whole message where the instruction is elsewhere. Everything that is not
-recognised is `ask`.
+Where the system (or developer) message sets a task, the last user message is the text, whole. Otherwise the
+first paragraph of the last user message may set one, and the text is what follows it: after its blank line,
+or after its colon where there is none; a label (`Text:`) before the text and delimiters around all of it
+(`<text>…</text>`, triple quotation marks) are taken off. Everything that is not recognised is `ask`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from corpusmill.testing.tokens import content_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 Kind = Literal["translate", "summarise", "answer", "ask"]
 
 HEAD_CHARACTERS: Final = 400
-"""So far into a message an instruction is looked for; what comes later is corpus text."""
+"""So far into a message without blank lines an instruction is looked for; the rest is corpus text."""
 
-_VERBS: Final[Mapping[Kind, re.Pattern[str]]] = {
-    "translate": re.compile(r"\btranslat(?:e|ion|ions|or|ing)\b", re.IGNORECASE),
-    "summarise": re.compile(r"\bsummar(?:i[sz]e|i[sz]es|i[sz]ing|y|ies|i[sz]ation)\b", re.IGNORECASE),
+_FLAGS: Final = re.IGNORECASE | re.MULTILINE
+_IN_SYSTEM: Final[Mapping[Kind, re.Pattern[str]]] = {
+    "translate": re.compile(r"\btranslat(?:e|ion|ions|or|ing)\b", _FLAGS),
+    "summarise": re.compile(r"\bsummar(?:i[sz]e|i[sz]es|i[sz]ing|y|ies|i[sz]ation)\b", _FLAGS),
     "answer": re.compile(
-        r"\banswer(?:s|ing)?\b.{0,60}\b(?:questions?|contexts?|passages?|documents?)\b"
-        r"|\b(?:questions?|contexts?)\b.{0,80}\banswer\b",
-        re.IGNORECASE | re.DOTALL,
+        r"\banswer(?:s|ing)?\b.{0,60}\b(?:questions?|contexts?|passages?|documents?)\b", _FLAGS
     ),
 }
-_TAGGED = re.compile(
-    r"<(text|source|input|document|content|source_text)>\n?(.*?)\n?</\1>", re.DOTALL | re.IGNORECASE
-)
-_QUOTED = re.compile(r'"""\n?(.*?)\n?"""', re.DOTALL)
-_LABEL = re.compile(
-    r"^(?:source text|text|source|input|document)[ \t]*:[ \t]*\n?", re.IGNORECASE | re.MULTILINE
-)
-_BLANK_LINE = re.compile(r"\n[ \t]*\r?\n(?:[ \t]*\r?\n)*")
+# In a user message a verb counts as an instruction only as a command: the message may be corpus text.
+_COMMAND: Final = r"(?:^[ \t]*|[.!?][ \t]+)(?:please[ \t]+|now[ \t]+|your task is to[ \t]+)*"
+_IN_HEAD: Final[Mapping[Kind, re.Pattern[str]]] = {
+    "translate": re.compile(_COMMAND + r"translate\b", _FLAGS),
+    "summarise": re.compile(_COMMAND + r"(?:summari[sz]e\b|(?:write|give|make)\b.{0,40}\bsummary\b)", _FLAGS),
+    "answer": re.compile(_COMMAND + r"answer\b.{0,60}\b(?:question|context)", _FLAGS),
+}
+_BLANK_LINE = re.compile(r"\r?\n[ \t]*\r?\n(?:[ \t]*\r?\n)*")
 _COLON = re.compile(r":[ \t]*(?:\r?\n)?[ \t]*")
-_CONTEXT = re.compile(r"<(context|passage|document|text)>\n?(.*?)\n?</\1>", re.DOTALL | re.IGNORECASE)
-_QUESTION = re.compile(r"<(question|query)>\n?(.*?)\n?</\1>", re.DOTALL | re.IGNORECASE)
-_SECTION = re.compile(
-    r"^[ \t]*(?P<label>context|passage|document|text|question|query|answer)[ \t]*:[ \t]*",
-    re.IGNORECASE | re.MULTILINE,
+_WRAPPED = re.compile(
+    r'\s*(?:<(?P<tag>text|source|input|document|content)>\n?(?P<tagged>.*?)\n?</(?P=tag)>|"""\n?(?P<quoted>.*?)\n?""")\s*',
+    re.DOTALL | re.IGNORECASE,
 )
+_LABEL = re.compile(r"^(?:source text|text|source|input|document)[ \t]*:[ \t]*\n?", _FLAGS)
+_SECTION = re.compile(r"\s*(?:use [^\n:]*)?\b(?:glossary|terms|examples)\b[^\n]*:", re.IGNORECASE)
+_CONTEXT_TAG = re.compile(r"<(context|passage|document|text)>\n?(.*?)\n?</\1>", re.DOTALL | re.IGNORECASE)
+_QUESTION_TAG = re.compile(r"<(question|query)>\n?(.*?)\n?</\1>", re.DOTALL | re.IGNORECASE)
+_CONTEXT_LABEL = re.compile(r"^[ \t]*(?:context|passage|document|text)[ \t]*:[ \t]*\n?", _FLAGS)
+_QUESTION_LABEL = re.compile(r"^[ \t]*(?:question|query)[ \t]*:[ \t]*", _FLAGS)
+_ANSWER_LABEL = re.compile(r"\n[ \t]*answer[ \t]*:\s*\Z", re.IGNORECASE)
 _TERM = re.compile(
-    r"^[ \t]*(?:[-*•][ \t]*|\d+\.[ \t]+)?[\"'“]?(?P<source>[^\n\t=>→]{1,200}?)[\"'”]?"
-    r"[ \t]*(?:=>|->|=|→|\t|:)[ \t]*[\"'“]?(?P<target>[^\n]{1,200}?)[\"'”]?[ \t]*;?[ \t]*$",
-    re.MULTILINE,
+    r"[ \t]*(?:[-*•][ \t]*|\d+\.[ \t]+)?[\"'“]?(?P<source>[^\n\t=→]{1,200}?)[\"'”]?"
+    r"[ \t]*(?:=>|->|=|→|\t|:(?=[ \t]))[ \t]*[\"'“]?(?P<target>[^\n]{1,200}?)[\"'”]?[ \t]*;?[ \t]*"
 )
-_GLOSSARY = re.compile(r"\bglossar(?:y|ies)\b|\bterminolog(?:y|ies)\b|\bterms\b", re.IGNORECASE)
+_GLOSSARY = re.compile(r"\b(?:glossary|glossaries|terms)\b[^\n]*\n", re.IGNORECASE)
 _SENTENCES = re.compile(
     r"\b(?P<count>one|two|three|four|five|six|seven|eight|nine|ten|a single|\d{1,2})[ \t-]{1,3}sentences?\b",
     re.IGNORECASE,
@@ -70,77 +74,81 @@ class Task:
 
 
 def recognise(messages: Sequence[Mapping[str, Any]]) -> Task:
-    """Return the task that the last user message sets, with what the system messages say about it."""
+    """Return the task that the system messages or the last user message set, and its text."""
     system = "\n".join(
-        content_text(m.get("content")) for m in messages if m.get("role") in {"system", "developer"}
+        content_text(message.get("content"))
+        for message in messages
+        if message.get("role") in {"system", "developer"}
     )
     users = [content_text(message.get("content")) for message in messages if message.get("role") == "user"]
     message = users[-1] if users else ""
-    head = _BLANK_LINE.split(message[:HEAD_CHARACTERS], maxsplit=1)[0]
+    kind = _first(_IN_SYSTEM, system) if system else None
+    if kind in {"translate", "summarise"}:
+        return Task(kind=kind, text=message, glossary=_glossary(system), sentences=_sentences(system))
     asked = _question_and_context(message)
-    in_system, in_head = _first_kind(system), _first_kind(head)
-    kind = in_system or in_head
-    if asked is not None and kind in {None, "answer"}:
+    if asked is not None:
         question, context = asked
         return Task(kind="answer", text=context, question=question)
-    if kind is None or kind == "answer":
-        return Task(kind="ask", text=message)
-    text, before = _text(message, instructed=in_head == kind)
-    return Task(
-        kind=kind,
-        text=text,
-        glossary=_glossary(f"{system}\n{before}"),
-        sentences=_sentences(f"{system}\n{before}"),
-    )
+    if kind is None:
+        blank = _BLANK_LINE.search(message)
+        head = message[: blank.start()] if blank else message[:HEAD_CHARACTERS]
+        kind = _first(_IN_HEAD, head)
+        if kind in {"translate", "summarise"}:
+            instruction, text = _parted(message, blank)
+            return Task(
+                kind=kind, text=text, glossary=_glossary(instruction), sentences=_sentences(instruction)
+            )
+    return Task(kind="ask", text=message)
 
 
-def _first_kind(instruction: str) -> Kind | None:
-    found = [(match.start(), kind) for kind, verb in _VERBS.items() if (match := verb.search(instruction))]
+def _first(verbs: Mapping[Kind, re.Pattern[str]], instruction: str) -> Kind | None:
+    found = [(match.start(), kind) for kind, verb in verbs.items() if (match := verb.search(instruction))]
     return min(found)[1] if found else None
 
 
-def _text(message: str, *, instructed: bool) -> tuple[str, str]:
-    """Return the text to work on and what stands before it."""
-    for delimited in (_TAGGED, _QUOTED):
-        found = list(delimited.finditer(message))
-        if found and (instructed or found[0].start() == 0):
-            return found[-1].group(found[-1].re.groups), message[: found[-1].start()]
-    if not instructed:
-        return message, ""
-    for separator in (_LABEL, _BLANK_LINE, _COLON):
-        match = separator.search(message)
-        if match:
-            return message[match.end() :], message[: match.start()]
-    return message, ""
+def _parted(message: str, blank: re.Match[str] | None) -> tuple[str, str]:
+    """Part a message that begins with an instruction into the instruction and the text."""
+    end = blank or _COLON.search(message)
+    if end is None:
+        return message, message
+    instruction, text = message[: end.end()], message[end.end() :]
+    if _SECTION.match(text) and (label := _LABEL.search(text)):
+        # Sections of their own (a glossary, examples) stand between the instruction and the labelled text.
+        instruction, text = instruction + text[: label.start()], text[label.end() :]
+    elif label := _LABEL.match(text):
+        text = text[label.end() :]
+    if wrapped := _WRAPPED.fullmatch(text):
+        text = wrapped["tagged"] if wrapped["quoted"] is None else wrapped["quoted"]
+    return instruction, text
 
 
 def _question_and_context(message: str) -> tuple[str, str] | None:
-    context, question = _CONTEXT.search(message), _QUESTION.search(message)
+    """Return the question and the context of a message that holds both, tagged or labelled, in any order."""
+    folded = message.lower()
+    if "question" not in folded and "query" not in folded:
+        return None
+    context, question = _CONTEXT_TAG.search(message), _QUESTION_TAG.search(message)
     if context and question:
-        return question.group(2).strip(), context.group(2)
-    sections: dict[str, str] = {}
-    marks = list(_SECTION.finditer(message))
-    ends = [mark.start() for mark in marks[1:]] + [len(message)]
-    for mark, end in zip(marks, ends, strict=False):
-        sections.setdefault(mark["label"].lower(), message[mark.end() : end].strip())
-    asked = sections.get("question") or sections.get("query")
-    if not asked and question:
-        asked = question.group(2).strip()
-    passage = next(
-        (sections[label] for label in ("context", "passage", "document", "text") if label in sections), None
-    )
-    if passage is None and context:
-        passage = context.group(2)
-    return (asked, passage) if asked and passage is not None else None
+        return question[2].strip(), context[2]
+    question, context = _QUESTION_LABEL.search(message), _CONTEXT_LABEL.search(message)
+    if question is None or context is None:
+        return None
+    if question.start() < context.start():
+        return message[question.end() : context.start()].strip(), message[context.end() :]
+    last = list(_QUESTION_LABEL.finditer(message))[-1]
+    return _ANSWER_LABEL.sub("", message[last.end() :]).strip(), message[context.end() : last.start()].strip()
 
 
 def _glossary(instruction: str) -> dict[str, str]:
+    """Return the terms on the lines after the one that speaks of a glossary, up to one that is none."""
+    terms: dict[str, str] = {}
     match = _GLOSSARY.search(instruction)
-    if match is None:
-        return {}
-    return {
-        term["source"].strip(): term["target"].strip() for term in _TERM.finditer(instruction, match.end())
-    }
+    for line in instruction[match.end() :].split("\n") if match is not None else ():
+        term = _TERM.fullmatch(line.rstrip("\r"))
+        if term is None:
+            break
+        terms[term["source"].strip()] = term["target"].strip()
+    return terms
 
 
 def _sentences(instruction: str) -> int:

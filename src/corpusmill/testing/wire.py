@@ -21,8 +21,48 @@ _LINGER_ZERO: Final = struct.pack("ii", 1, 0)
 Header = tuple[bytes, bytes]
 
 
+class WireTransport(asyncio.Transport):
+    """A TCP transport that can join a response's head and body into one packet, and reset its connection."""
+
+    def __init__(self, inner: asyncio.Transport) -> None:
+        super().__init__()
+        self._inner = inner
+        self._held: bytes | None = None
+        self.is_closing = inner.is_closing  # type: ignore[method-assign] # asked several times for each request
+        self.close = inner.close  # type: ignore[method-assign]
+        self.abort = inner.abort  # type: ignore[method-assign]
+        self.get_extra_info = inner.get_extra_info  # type: ignore[method-assign]
+        self.pause_reading = inner.pause_reading  # type: ignore[method-assign]
+        self.resume_reading = inner.resume_reading  # type: ignore[method-assign]
+
+    def hold(self) -> None:
+        """Keep what is written next until something else is written after it."""
+        self._held = b""
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Write at once, or with what is held."""
+        if self._held is None:
+            self._inner.write(data)
+        elif not self._held:
+            self._held = bytes(data)
+        else:
+            joined, self._held = self._held + data, None
+            self._inner.write(joined)
+
+    def reset(self) -> None:
+        """Close with an RST; what is unsent is forgotten."""
+        raw: socket.socket | None = self._inner.get_extra_info("socket")
+        if raw is not None and not self._inner.is_closing():
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_ZERO)
+        self._inner.abort()
+
+
 class WireProtocol(HttpToolsProtocol):
-    """uvicorn's HTTP protocol, which also shows the application its transport."""
+    """uvicorn's HTTP protocol on a `WireTransport`, which it also shows to the application."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Wrap the transport of a new connection."""
+        super().connection_made(WireTransport(transport))
 
     def on_message_begin(self) -> None:
         """Put the transport into the scope of the request that begins."""
@@ -45,7 +85,7 @@ class Exchange:
         self.status: int | None = None
         self.extra_headers: Sequence[Header] = ()
         self._request_headers: list[Header] = scope["headers"]
-        self._transport: asyncio.Transport = scope[TRANSPORT]
+        self._transport: WireTransport = scope[TRANSPORT]
         self._receive = receive
         self._send = send
 
@@ -74,6 +114,7 @@ class Exchange:
 
     async def reply(self, reply: Reply) -> bool:
         """Send a whole response. True when the connection was still there to take it."""
+        self._transport.hold()
         await self._start(reply.status, reply.content_type, reply.headers, length=len(reply.body))
         await self._send({"type": "http.response.body", "body": reply.body})
         # The transport closes itself after an answer that was marked so; that is no loss.
@@ -89,10 +130,7 @@ class Exchange:
 
     async def reset(self) -> None:
         """Reset the connection; nothing that was not sent yet is sent."""
-        raw: socket.socket | None = self._transport.get_extra_info("socket")
-        if raw is not None and not self.gone:
-            raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_ZERO)
-        self._transport.abort()
+        self._transport.reset()
         await self._lost()
 
     async def stall(self, seconds: float) -> None:
