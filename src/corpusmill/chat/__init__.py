@@ -1,0 +1,1 @@
+"""The chat call: wire format, streams, verdicts, retries, limits. Nothing else here speaks HTTP."""

@@ -1,0 +1,171 @@
+"""One HTTP attempt: a request goes out, a verdict comes back.
+
+Nothing that a wire can do is raised from here; what is raised is a defect or a cancellation. The transport is
+called directly, without the layers of a client that would follow redirects, keep cookies or try again.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import httpx
+
+from corpusmill.chat.classify import classify
+from corpusmill.chat.stream import Assembler
+from corpusmill.chat.verdict import RowFailed
+from corpusmill.chat.waits import NAMES
+from corpusmill.chat.wire import Encoder
+from corpusmill.endpoints.endpoint import shown_url
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from corpusmill.chat.transport import Timeouts
+    from corpusmill.chat.verdict import Verdict
+    from corpusmill.endpoints import Endpoint
+    from corpusmill.exchange import ChatRequest
+
+LARGEST_BODY = 256 * 1024 * 1024
+"""Bytes of a response beyond which it is no answer to a row."""
+
+_READ = NAMES | {"x-request-id", "request-id", "location", "content-encoding"}
+_REMEMBERED = 512
+
+_FAULTS = (httpx.HTTPError, httpx.StreamError, httpx.InvalidURL, OSError, EOFError)
+
+
+class ChatClient:
+    """Asks one endpoint. It belongs to the event loop that it is first used in."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        *,
+        transport: httpx.AsyncBaseTransport,
+        timeouts: Timeouts | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        """Prepare what all requests share.
+
+        `clock` measures attempts, `wall` gives the Unix time that dates in headers are compared with. Raises
+        `UsageError` when the endpoint needs a key and has none.
+        """
+        self._endpoint = endpoint
+        self._transport = transport
+        self._clock = clock
+        self._wall = wall
+        self._encode = Encoder(endpoint).encode
+        self._url = httpx.URL(endpoint.url)
+        self._shown = shown_url(endpoint.url)
+        headers = {
+            "host": self._url.netloc.decode("ascii"),
+            "content-type": "application/json",
+            "accept": "text/event-stream, application/json" if endpoint.stream else "application/json",
+            "accept-encoding": "gzip",
+            "user-agent": "corpusmill",
+            **endpoint.headers,
+            **endpoint.auth_headers(),
+        }
+        self._headers = [(name.encode("ascii"), value.encode("ascii")) for name, value in headers.items()]
+        self._extensions = {} if timeouts is None else {"timeout": _phases(timeouts)}
+        self._names: dict[bytes, str | None] = {}
+
+    async def send(self, request: ChatRequest) -> Verdict:
+        """Make one attempt."""
+        started = self._clock()
+        try:
+            body = self._encode(request)
+        except (UnicodeEncodeError, TypeError, ValueError, OverflowError) as error:
+            # The text of the error may quote the row.
+            return RowFailed(
+                kind="unsendable", reason=f"the request cannot be written as JSON: {type(error).__name__}"
+            )
+        outgoing = httpx.Request(
+            "POST",
+            self._url,
+            headers=[*self._headers, (b"content-length", b"%d" % len(body))],
+            stream=httpx.ByteStream(body),
+            extensions=self._extensions,
+        )
+        try:
+            response = await self._transport.handle_async_request(outgoing)
+        except _FAULTS as error:
+            return classify(
+                headers={},
+                error=error,
+                now=self._wall(),
+                seconds=self._clock() - started,
+                url=self._shown,
+                redact=self._endpoint.redact,
+            )
+        return await self._read(response, started)
+
+    async def _read(self, response: httpx.Response, started: float) -> Verdict:
+        headers = self._interesting(response.headers.raw)
+        status = response.status_code
+        streamed = self._endpoint.stream and 200 <= status < 300  # noqa: PLR2004 - success
+        assembler = Assembler() if streamed else None
+        pieces: list[bytes] = []
+        size = 0
+        fault: BaseException | None = None
+        source = response.aiter_bytes() if "content-encoding" in headers else response.stream
+        try:
+            async for piece in source:  # type: ignore[union-attr]
+                size += len(piece)
+                if size > LARGEST_BODY:
+                    fault = EOFError(f"more than {LARGEST_BODY} bytes")
+                    break
+                if assembler is None:
+                    pieces.append(piece)
+                else:
+                    assembler.feed(piece)
+        except _FAULTS as error:
+            fault = error
+        finally:
+            await response.aclose()
+        body = b"".join(pieces)
+        cut: str | None = None
+        notes: tuple[str, ...] = ()
+        if assembler is not None:
+            assembled = assembler.finish()
+            body, cut, notes = assembled.body, assembled.cut, assembled.notes
+            if cut is None:
+                # Everything that was announced has come; how the connection ended no longer matters.
+                fault = None
+        return classify(
+            status=status,
+            headers=headers,
+            body=body,
+            error=fault,
+            cut=cut,
+            notes=notes,
+            now=self._wall(),
+            seconds=self._clock() - started,
+            url=self._shown,
+            redact=self._endpoint.redact,
+        )
+
+    def _interesting(self, raw: list[tuple[bytes, bytes]]) -> dict[str, str]:
+        found: dict[str, str] = {}
+        names = self._names
+        for name, value in raw:
+            key = names.get(name, "")
+            if key == "":
+                lowered = name.decode("latin-1").lower()
+                key = lowered if lowered in _READ else None
+                if len(names) < _REMEMBERED:
+                    names[name] = key
+            if key is not None:
+                found[key] = value.decode("latin-1")
+        return found
+
+    async def aclose(self) -> None:
+        """Close the transport and its connections."""
+        await self._transport.aclose()
+
+
+def _phases(timeouts: Timeouts) -> dict[str, float | None]:
+    # Nobody waits for a connection with the clock running: permits are given out before.
+    return {"connect": timeouts.connect, "read": timeouts.read, "write": timeouts.write, "pool": None}

@@ -1,0 +1,132 @@
+"""How many requests may be out at once: arithmetic over what came back, no waiting.
+
+The ceiling is the user's; below it the number follows the server. It doubles with each round trip at first,
+halves when the server says that it is too fast, and then grows by one with each round trip. Latency alone
+never lowers it: only when requests take longer *and* less gets done, for as long as a window of them shows,
+is a smaller number tried, and it is taken back when less gets done with it still.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from statistics import median
+
+START = 16
+"""Requests that go out at once before anything is known of the server."""
+
+LEAST_WINDOW = 32
+"""Answers that a window has at least, so that a few slow ones decide nothing."""
+
+LEAST_SECONDS = 1.0
+"""And the time that it spans at least."""
+
+BACK = 0.5
+EASE = 0.8
+"""What the number is multiplied with after a refusal, and when less gets done."""
+
+SLOWER = 1.5
+LESS = 0.8
+"""A window is worse when its latency is this many times the former's, and its work this share of it."""
+
+REST = 8
+"""Windows for which nothing more is tried after a smaller number turned out not to help."""
+
+_IN_USE = 0.8
+"""Share of the permits that must be out for a window to speak of the server rather than of us."""
+
+
+@dataclass(slots=True)
+class _Window:
+    since: float | None = None
+    work: float = 0.0
+    latencies: list[float] = field(default_factory=list)
+    used: bool = True
+
+
+@dataclass(slots=True)
+class Concurrency:
+    """The number of permits, from 1 to `ceiling`."""
+
+    ceiling: int
+    limit: float = 0.0
+    reason: str = ""
+    _turn: float = 0.0
+    _lowered: float = float("-inf")
+    _window: _Window = field(default_factory=_Window)
+    _best: tuple[float, float] | None = None
+    _tried_from: tuple[float, float] | None = None
+    _rest: int = 0
+
+    def __post_init__(self) -> None:
+        """Begin carefully, with room to double until the ceiling."""
+        self.limit = float(min(self.ceiling, START))
+        self._turn = float(self.ceiling)
+
+    def allows(self, out: int) -> bool:
+        """Tell whether one more may go out when `out` are."""
+        return out + 1 <= self.limit
+
+    def refused(self, sent: float, now: float) -> None:
+        """Note that the server said "too fast" to a request that was sent at `sent`."""
+        if sent < self._lowered:
+            # It went out before the last step down, and says nothing about what holds since.
+            return
+        self._lowered = now
+        self.limit = max(1.0, self.limit * BACK)
+        self._turn = self.limit
+        self.reason = "the server said that it is asked too fast"
+        self._window = _Window()
+        self._best = None
+
+    def answered(self, sent: float, now: float, *, out: int, work: float) -> None:
+        """Note an answer to a request that was sent at `sent`; `out` were out, `work` is its tokens or 1."""
+        in_use = out >= self.limit * _IN_USE
+        if in_use and self.limit < self.ceiling and self._tried_from is None:
+            grown = self.limit + (1.0 if self.limit < self._turn else 1.0 / self.limit)
+            self.limit = min(float(self.ceiling), grown)
+            if self.limit >= self.ceiling:
+                self.reason = ""
+        window = self._window
+        if window.since is None:
+            window.since = now
+            return
+        window.work += work
+        window.latencies.append((now - sent) / max(work, 1.0))
+        window.used = window.used and in_use
+        enough = max(LEAST_WINDOW, int(self.limit))
+        if len(window.latencies) >= enough and now - window.since >= LEAST_SECONDS:
+            self._judge(window, now)
+            self._window = _Window(since=now)
+
+    def _judge(self, window: _Window, now: float) -> None:
+        if not window.used or window.since is None:
+            return
+        done = window.work / (now - window.since)
+        latency = median(window.latencies)
+        if self._tried_from is not None:
+            before, limit = self._tried_from
+            self._tried_from = None
+            if done < before:
+                # Less still: the requests have changed, not the server.
+                self.limit = min(float(self.ceiling), limit)
+                self.reason = ""
+                self._rest = REST
+                self._best = (done, latency)
+                return
+            self._best = (done, latency)
+            return
+        if self._rest > 0:
+            self._rest -= 1
+            self._best = (done, latency)
+            return
+        if self._best is None:
+            self._best = (done, latency)
+            return
+        best, usual = self._best
+        if latency > usual * SLOWER and done < best * LESS and self.limit > 1:
+            self._tried_from = (done, self.limit)
+            self.limit = max(1.0, self.limit * EASE)
+            self._turn = self.limit
+            self.reason = "requests take longer and fewer get done"
+        elif done >= best:
+            self._best = (done, latency)

@@ -1,0 +1,293 @@
+"""Who may send now: permits, one for each attempt, given out in the order in which they were asked for.
+
+A permit waits for the number of requests that may be out, for the rates per minute, for what the server's
+headers say is left, for a pause that the server asked for, and for an endpoint that is down. None of these
+waits is longer than a minute without a look at how things stand, and `Limiter.waiting` tells what is waited
+for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Self
+
+from corpusmill.chat.breaker import Breaker
+from corpusmill.chat.bucket import Bucket, full_bucket
+from corpusmill.chat.concurrency import Concurrency
+from corpusmill.chat.verdict import Accepted, RetryAfter, Unparsed
+from corpusmill.errors import EndpointDownError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+    from corpusmill.chat.verdict import Rates, Verdict
+    from corpusmill.policy import Limits
+
+LONGEST_PAUSE = 60.0
+"""Seconds after which a pause is interrupted by one request, whatever the server asked for."""
+
+RESET_UNKNOWN = 1.0
+"""Seconds to wait for a limit of which nothing is left and which does not say when it begins anew."""
+
+TOKEN_SECONDS = 5.0
+"""The burst of tokens, as seconds of their rate: a few requests' worth, where one request needs hundreds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wait:
+    """Why nothing goes out, and until when by the limiter's clock (None: until an answer comes)."""
+
+    reason: str
+    until: float | None
+
+
+@dataclass(slots=True, kw_only=True)
+class _Allowance:
+    """What the server's headers say may still be sent until `until`."""
+
+    left: float
+    until: float
+
+
+class Permit:
+    """The right to one attempt: `async with limiter.permit(tokens) as permit`.
+
+    It is given back when the block ends, and no block may sleep in it.
+    """
+
+    __slots__ = ("_limiter", "probe", "sent", "settled", "tokens")
+
+    def __init__(self, limiter: Limiter, tokens: float) -> None:
+        """Prepare to ask for a permit for a request of about so many tokens."""
+        self._limiter = limiter
+        self.tokens = tokens
+        self.sent = 0.0
+        self.probe = False
+        self.settled = False
+
+    async def __aenter__(self) -> Self:
+        """Wait for the permit; raise `EndpointDownError` when the endpoint stays down."""
+        await self._limiter.enter(self)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Give the permit back."""
+        self._limiter.leave(self)
+
+    def settle(self, verdict: Verdict, tokens_used: float | None = None) -> Verdict:
+        """Tell what came of the attempt and, where the server told, how many tokens it used.
+
+        Give the verdict back: a failed look at an endpoint that is down does not count as the row's attempt.
+        """
+        return self._limiter.settle(self, verdict, tokens_used)
+
+
+class Limiter:
+    """Gives out permits for one endpoint, inside one event loop."""
+
+    def __init__(
+        self,
+        limits: Limits,
+        *,
+        clock: Callable[[], float],
+        wake_at: Callable[[float, Callable[[], None]], asyncio.TimerHandle] | None = None,
+        name: str = "the endpoint",
+    ) -> None:
+        """Begin with nothing out.
+
+        `clock` is a clock that only goes forward. `wake_at(delay, callback)` calls back after so many
+        seconds of that clock; by default the running loop's `call_later`. `name` is how errors call the
+        endpoint.
+        """
+        now = clock()
+        self.breaker = Breaker(patience=limits.patience)
+        self.concurrency = Concurrency(limits.concurrency)
+        self.out = 0
+        self.limited = 0
+        self._clock = clock
+        self._wake_at = wake_at
+        self._name = name
+        self._queue: deque[tuple[asyncio.Future[None], Permit]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+        self._buckets: list[tuple[Bucket, bool]] = []
+        if limits.requests_per_minute is not None:
+            self._buckets.append((full_bucket(limits.requests_per_minute, now), False))
+        if limits.tokens_per_minute is not None:
+            self._buckets.append((full_bucket(limits.tokens_per_minute, now, seconds=TOKEN_SECONDS), True))
+        self._requests: _Allowance | None = None
+        self._tokens: _Allowance | None = None
+        self._paused_until = 0.0
+        self._pause_reason = ""
+        self.waiting: Wait | None = None
+
+    @property
+    def queued(self) -> int:
+        """How many wait for a permit."""
+        return len(self._queue)
+
+    def permit(self, tokens: float = 1.0) -> Permit:
+        """Give a permit to wait for, for a request of about `tokens` tokens, prompt and answer together."""
+        return Permit(self, tokens)
+
+    async def enter(self, permit: Permit) -> None:
+        """Wait until the permit is given."""
+        first = not self._queue
+        if first and self._try(permit, self._clock()):
+            return
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._queue.append((future, permit))
+        if first:
+            self._pump()
+        try:
+            await future
+        except asyncio.CancelledError:
+            if future.done() and not future.cancelled() and future.exception() is None:
+                self.leave(permit)
+            else:
+                self._pump()
+            raise
+
+    def _try(self, permit: Permit, now: float) -> bool:
+        """Give the permit if nothing stands against it; else note what does."""
+        wait = self._against(permit, now)
+        self.waiting = wait
+        if wait is not None:
+            return False
+        for bucket, of_tokens in self._buckets:
+            bucket.take(permit.tokens if of_tokens else 1.0, now)
+        if self._requests is not None:
+            self._requests.left -= 1.0
+        if self._tokens is not None:
+            self._tokens.left -= permit.tokens
+        permit.sent = now
+        permit.probe = self.breaker.sent()
+        self.out += 1
+        return True
+
+    def _against(self, permit: Permit, now: float) -> Wait | None:
+        if not self.concurrency.allows(self.out):
+            return Wait(reason="as many are out as may be", until=None)
+        if not self.breaker.allows(now):
+            until = None if self.breaker.state == "probing" else self.breaker.next_probe
+            return Wait(reason=f"{self._name} is down: {self.breaker.reason}", until=until)
+        if self._paused_until > now:
+            return Wait(reason=self._pause_reason, until=self._paused_until)
+        for bucket, of_tokens in self._buckets:
+            delay = bucket.ready_in(permit.tokens if of_tokens else 1.0, now)
+            if delay > 0:
+                return Wait(reason=f"{'tokens' if of_tokens else 'requests'} per minute", until=now + delay)
+        return self._against_allowances(now)
+
+    def _against_allowances(self, now: float) -> Wait | None:
+        for allowance, what in ((self._requests, "requests"), (self._tokens, "tokens")):
+            if allowance is None or allowance.left > 0:
+                continue
+            if allowance.until > now:
+                return Wait(reason=f"the server says that no {what} are left", until=allowance.until)
+            # Its time is over: one goes out and brings back how things stand.
+            allowance.left = 1.0
+            allowance.until = now + RESET_UNKNOWN
+        return None
+
+    def leave(self, permit: Permit) -> None:
+        """Take a permit back."""
+        self.out -= 1
+        if permit.probe and not permit.settled:
+            self.breaker.lost()
+        if self._queue:
+            self._pump()
+
+    def settle(self, permit: Permit, verdict: Verdict, tokens_used: float | None) -> Verdict:
+        """Take in what came of an attempt."""
+        now = self._clock()
+        permit.settled = True
+        down = isinstance(verdict, RetryAfter) and verdict.down
+        was_open = self.breaker.state != "closed"
+        if down or self.breaker.since is not None:
+            self.breaker.record(verdict, now, probe=permit.probe)
+        if self._buckets:
+            self._settle_tokens(permit, verdict, tokens_used, now)
+        if isinstance(verdict, Accepted | Unparsed):
+            self.concurrency.answered(permit.sent, now, out=self.out, work=tokens_used or 1.0)
+        elif isinstance(verdict, RetryAfter):
+            if verdict.rate_limited:
+                self._slow_down(permit, verdict, now)
+            if down and was_open and not verdict.possibly_paid:
+                verdict = replace(verdict, counted=False)
+        if verdict.rates is not None:
+            self._obey(verdict.rates, now)
+        return verdict
+
+    def _settle_tokens(self, permit: Permit, verdict: Verdict, used: float | None, now: float) -> None:
+        if used is None:
+            # A request that was turned away used none; of one that was lost nobody knows.
+            turned_away = isinstance(verdict, RetryAfter) and not verdict.possibly_paid
+            used = 0.0 if turned_away else permit.tokens
+        for bucket, of_tokens in self._buckets:
+            if of_tokens:
+                bucket.settle(permit.tokens, used, now)
+
+    def _slow_down(self, permit: Permit, verdict: RetryAfter, now: float) -> None:
+        self.limited += 1
+        self.concurrency.refused(permit.sent, now)
+        if verdict.wait is not None and verdict.wait > 0:
+            until = now + min(verdict.wait, LONGEST_PAUSE)
+            if until > self._paused_until:
+                self._paused_until = until
+                self._pause_reason = f"the server asked to wait {verdict.wait:g} s"
+
+    def _obey(self, rates: Rates, now: float) -> None:
+        # What is out may or may not be in the server's count: the cautious reading is that it is not.
+        others = self.out - 1
+        if rates.requests is not None:
+            until = now + _bounded(rates.requests_reset)
+            self._requests = _Allowance(left=rates.requests - others, until=until)
+        if rates.tokens is not None:
+            self._tokens = _Allowance(left=rates.tokens, until=now + _bounded(rates.tokens_reset))
+
+    def _pump(self) -> None:
+        """Give permits to those who wait, as far as it goes, and see to it that somebody looks again."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        queue = self._queue
+        while queue:
+            future, permit = queue[0]
+            if future.done():
+                queue.popleft()
+                continue
+            now = self._clock()
+            if self.breaker.gave_up(now):
+                self._give_up(now)
+                return
+            if not self._try(permit, now):
+                break
+            queue.popleft()
+            future.set_result(None)
+        if not queue:
+            self.waiting = None
+        elif self.waiting is not None and self.waiting.until is not None:
+            delay = max(0.0, min(self.waiting.until - self._clock(), LONGEST_PAUSE))
+            later = self._wake_at or asyncio.get_running_loop().call_later
+            self._timer = later(delay, self._pump)
+
+    def _give_up(self, now: float) -> None:
+        since = self.breaker.since
+        seconds = 0.0 if since is None else now - since
+        message = (
+            f"{self._name} has not answered for {seconds:.0f} s ({self.breaker.reason}); "
+            "run the same command again when it is back, nothing that was paid for is lost"
+        )
+        while self._queue:
+            future, _ = self._queue.popleft()
+            if not future.done():
+                future.set_exception(EndpointDownError(message))
+
+
+def _bounded(seconds: float | None) -> float:
+    return RESET_UNKNOWN if seconds is None else min(seconds, LONGEST_PAUSE)
