@@ -68,7 +68,7 @@ class ChatClient:
             **endpoint.headers,
             **endpoint.auth_headers(),
         }
-        self._headers = [(name.encode("ascii"), value.encode("ascii")) for name, value in headers.items()]
+        self._headers = httpx.Headers(headers, encoding="ascii")
         self._extensions = {} if timeouts is None else {"timeout": _phases(timeouts)}
         self._names: dict[bytes, str | None] = {}
 
@@ -82,10 +82,13 @@ class ChatClient:
             return RowFailed(
                 kind="unsendable", reason=f"the request cannot be written as JSON: {type(error).__name__}"
             )
+        headers = httpx.Headers(self._headers)
+        # A transport may go by it; httpx would set it too, after taking the body apart at ten times the cost.
+        headers["content-length"] = str(len(body))
         outgoing = httpx.Request(
             "POST",
             self._url,
-            headers=[*self._headers, (b"content-length", b"%d" % len(body))],
+            headers=headers,
             stream=httpx.ByteStream(body),
             extensions=self._extensions,
         )
@@ -110,9 +113,11 @@ class ChatClient:
         pieces: list[bytes] = []
         size = 0
         fault: BaseException | None = None
-        source = response.aiter_bytes() if "content-encoding" in headers else response.stream
+        stream = response.stream
+        if not isinstance(stream, httpx.AsyncByteStream):
+            raise TypeError("the transport gave a response that cannot be read asynchronously")
         try:
-            async for piece in source:  # type: ignore[union-attr]
+            async for piece in response.aiter_bytes() if "content-encoding" in headers else stream:
                 size += len(piece)
                 if size > LARGEST_BODY:
                     fault = EOFError(f"more than {LARGEST_BODY} bytes")
@@ -124,7 +129,7 @@ class ChatClient:
         except _FAULTS as error:
             fault = error
         finally:
-            await response.aclose()
+            await stream.aclose()
         body = b"".join(pieces)
         cut: str | None = None
         notes: tuple[str, ...] = ()
