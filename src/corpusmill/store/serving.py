@@ -1,0 +1,68 @@
+"""Which stored answer serves which request: the ceiling rule, as pure functions.
+
+A ceiling is not part of a request key, so the answers of a key may have been asked under several. An answer
+that ended by itself is the answer under any ceiling that it fits in. One that was cut is the answer under the
+ceilings that would have cut it too; where nobody stated a ceiling, what cut it is unknown, and it is no
+answer to a request that states one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from corpusmill.store.protocol import Entry
+
+CUT = frozenset({"length", "max_tokens", "model_length", "max_output_tokens"})
+"""The finish reasons by which servers say that a ceiling, or the end of the context, cut the answer."""
+
+ENDED = frozenset(
+    {"stop", "eos", "eos_token", "stop_sequence", "end_turn", "tool_calls", "function_call", "content_filter"}
+)
+"""The finish reasons by which servers say that the answer ended by itself; an unknown one is none."""
+
+
+def was_cut(entry: Entry) -> bool:
+    """Tell whether the answer was cut."""
+    return entry.finish_reason is not None and entry.finish_reason.lower() in CUT
+
+
+def serves(entry: Entry, *, ceiling: int | None, not_before: float | None = None) -> bool:
+    """Tell whether an entry is the answer to a request of its key that states this ceiling, or None.
+
+    With `not_before` (Unix seconds) only what was answered then or later serves.
+    """
+    if entry.kind != "completion":
+        return False
+    if not_before is not None and entry.created_at < not_before:
+        return False
+    if was_cut(entry):
+        if entry.ceiling is None:
+            return ceiling is None
+        return ceiling is not None and ceiling <= entry.ceiling
+    if ceiling is None:
+        return True
+    tokens = entry.completion_tokens
+    if tokens is not None and entry.choices == 1 and (entry.finish_reason or "").lower() in ENDED:
+        return ceiling >= tokens
+    # Without usage, with several choices (whose usage is their sum), or when it is not certain how it ended,
+    # only the ceiling that it was asked under is known to be enough.
+    return entry.ceiling is not None and ceiling >= entry.ceiling
+
+
+def choose(entries: Sequence[Entry], ceiling: int | None, not_before: float | None = None) -> Entry | None:
+    """Choose the entry that serves a request, None when none does.
+
+    `entries` are those of one key, oldest first. One that was not cut comes before one that was, the youngest
+    before the older ones: who asked again wants to see the new answer.
+    """
+    cut = None
+    for entry in reversed(entries):
+        if serves(entry, ceiling=ceiling, not_before=not_before):
+            if not was_cut(entry):
+                return entry
+            if cut is None:
+                cut = entry
+    return cut

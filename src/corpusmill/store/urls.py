@@ -1,0 +1,28 @@
+"""From the URL of a store to the store."""
+
+from __future__ import annotations
+
+from urllib.parse import unquote, urlsplit
+
+from corpusmill.errors import UsageError
+from corpusmill.store.sqlite import SQLiteStore
+
+
+def open_store(url: str, *, read_only: bool = False) -> SQLiteStore:
+    """Open the store at `sqlite:///relative/path` or `sqlite:////absolute/path`.
+
+    Raises `UsageError` for any other URL, `StoreError` when the store cannot be used.
+    """
+    parts = urlsplit(url)
+    extras = parts.netloc or parts.query or parts.fragment
+    if parts.scheme != "sqlite" or extras or not parts.path.strip("/"):
+        raise UsageError(
+            f"store is {shown(url)!r}; it must be sqlite:///relative/path or sqlite:////absolute/path"
+        )
+    return SQLiteStore(unquote(parts.path[1:]), read_only=read_only)
+
+
+def shown(url: str) -> str:
+    """Give the URL without user and password."""
+    parts = urlsplit(url)
+    return url if "@" not in parts.netloc else parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
