@@ -1,0 +1,33 @@
+"""Sources and sinks: tables in, a dataset out that is all there or not there.
+
+Nothing here knows of prompts, of HTTP, or of the store.
+"""
+
+from corpusmill.tables.columns import column_text, resolve_column
+from corpusmill.tables.manifest import Manifest, Part
+from corpusmill.tables.parts import PartWriter
+from corpusmill.tables.sink import Decision, Sink, SinkLike, SinkSpec, Writing, open_sink, read
+from corpusmill.tables.source import Chunk, Source, SourceLike, SourceSpec, open_source
+from corpusmill.tables.storable import changed_types, check_storable
+
+__all__ = [
+    "Chunk",
+    "Decision",
+    "Manifest",
+    "Part",
+    "PartWriter",
+    "Sink",
+    "SinkLike",
+    "SinkSpec",
+    "Source",
+    "SourceLike",
+    "SourceSpec",
+    "Writing",
+    "changed_types",
+    "check_storable",
+    "column_text",
+    "open_sink",
+    "open_source",
+    "read",
+    "resolve_column",
+]

@@ -1,0 +1,174 @@
+"""Writing parts: fixed ranges of rows as Parquet files whose bytes follow from schema and rows alone.
+
+A row group ends after the row that fills it, by rows or by bytes of content, wherever the batches were cut.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyarrow import ipc
+from pyarrow import parquet as pq
+
+from corpusmill.errors import SinkError
+from corpusmill.killpoints import reach
+from corpusmill.tables.storable import plain_schema, stored_metadata
+from corpusmill.tables.storage import Place, failures_as, sync_file
+from corpusmill.tables.weight import content_bytes, rows_until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+COMPRESSIONS = ("zstd", "snappy", "gzip", "brotli", "lz4", "none")
+GROUP_ROWS = 16_384
+GROUP_BYTES = 64 << 20
+
+
+class ParquetFile:
+    """An open Parquet file that takes whole row groups."""
+
+    def __init__(self, place: Place, schema: pa.Schema, compression: str) -> None:
+        self._place = place
+        self._plain = plain_schema(schema)
+        self._stream = place.filesystem.open_output_stream(place.path)
+        codec: Any = compression
+        self._writer = pq.ParquetWriter(self._stream, self._plain, compression=codec, store_schema=False)
+        self._writer.add_key_value_metadata(stored_metadata(schema))
+
+    def write_group(self, table: pa.Table) -> None:
+        """Write a table of plain types as one row group."""
+        self._writer.write_table(table, row_group_size=max(1, table.num_rows))
+
+    def close(self) -> int:
+        """Finish the file, durably; its size in bytes."""
+        self._writer.close()
+        self._stream.close()
+        if self._place.local:
+            sync_file(self._place.path)
+        return int(self._place.info().size)
+
+    def abandon(self) -> None:
+        """Let go of the file, in whatever state."""
+        for thing in (self._writer, self._stream):
+            with contextlib.suppress(OSError, pa.ArrowException):
+                thing.close()
+
+
+class StagedGroups:
+    """Row groups laid by in an Arrow file, exact in every type, until those before them are there."""
+
+    def __init__(self, place: Place, schema: pa.Schema, compression: str) -> None:
+        del compression
+        self._place = place
+        self._stream = place.filesystem.open_output_stream(place.path)
+        options = ipc.IpcWriteOptions(compression="zstd")
+        self._writer = ipc.new_file(self._stream, plain_schema(schema), options=options)
+
+    def write_group(self, table: pa.Table) -> None:
+        """Write a table of plain types as one record batch."""
+        for batch in table.to_batches():
+            self._writer.write_batch(batch)
+
+    def close(self) -> int:
+        """Finish the file; its size in bytes."""
+        self._writer.close()
+        self._stream.close()
+        return int(self._place.info().size)
+
+    def abandon(self) -> None:
+        """Let go of the file, in whatever state."""
+        for thing in (self._writer, self._stream):
+            with contextlib.suppress(OSError, pa.ArrowException):
+                thing.close()
+
+
+class PartWriter:
+    """One part while it is written. Batches come in the order of their rows; `close` makes it count."""
+
+    def __init__(
+        self,
+        *,
+        index: int,
+        first_row: int,
+        place: Place,
+        schema: pa.Schema,
+        file: ParquetFile | StagedGroups,
+        closed: Callable[[PartWriter, int], None],
+    ) -> None:
+        self.index = index
+        self.first_row = first_row
+        self.place = place
+        self.rows = 0
+        self._schema = schema
+        self._plain = plain_schema(schema)
+        self._file = file
+        self._closed = closed
+        self._held: list[pa.RecordBatch] = []
+        self._held_rows = 0
+        self._held_bytes = 0
+        self._open = True
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Add rows.
+
+        Raises:
+            SinkError: the batch has not the declared schema, or the part cannot be written.
+        """
+        if not batch.schema.equals(self._schema):
+            raise SinkError(
+                f"{self.place.shown}: rows of another schema than declared\n{batch.schema}\n{self._schema}"
+            )
+        with failures_as(SinkError, "cannot write", self.place):
+            self._take(plain_batch(batch, self._plain))
+        self.rows += batch.num_rows
+
+    def close(self) -> None:
+        """Write what is held, finish the file, and make it one of the dataset's parts."""
+        if not self._open:
+            return
+        with failures_as(SinkError, "cannot write", self.place):
+            if self._held_rows:
+                self._flush()
+            self._open = False
+            reach("sink.part")
+            size = self._file.close()
+        self._closed(self, size)
+
+    def abandon(self) -> None:
+        """Let go of the file; the part will not count."""
+        if self._open:
+            self._open = False
+            self._held.clear()
+            self._file.abandon()
+
+    def _take(self, batch: pa.RecordBatch) -> None:
+        while batch.num_rows:
+            room = min(batch.num_rows, GROUP_ROWS - self._held_rows)
+            piece = batch.slice(0, room)
+            size = content_bytes(piece)
+            if self._held_bytes + size >= GROUP_BYTES:
+                room = rows_until(piece, GROUP_BYTES - self._held_bytes)
+                piece = batch.slice(0, room)
+                size = content_bytes(piece)
+            self._held.append(piece)
+            self._held_rows += room
+            self._held_bytes += size
+            if self._held_rows >= GROUP_ROWS or self._held_bytes >= GROUP_BYTES:
+                self._flush()
+            batch = batch.slice(room)
+
+    def _flush(self) -> None:
+        # One chunk a column: pages would otherwise follow the cuts of the batches.
+        self._file.write_group(pa.Table.from_batches(self._held, self._plain).combine_chunks())
+        self._held, self._held_rows, self._held_bytes = [], 0, 0
+
+
+def plain_batch(batch: pa.RecordBatch, plain: pa.Schema) -> pa.RecordBatch:
+    """The batch with plain values in place of dictionaries."""
+    arrays = [
+        column if column.type == field.type else column.cast(field.type)
+        for column, field in zip(batch.columns, plain, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=plain)
