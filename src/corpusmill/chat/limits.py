@@ -76,7 +76,9 @@ class Permit:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Give the permit back."""
+        """Give the permit back; when the block ended well without an attempt, as if it had never been taken."""
+        if kind is None and not self.settled:
+            self._limiter.unused(self)
         self._limiter.leave(self)
 
     def settle(self, verdict: Verdict, tokens_used: float | None = None) -> Verdict:
@@ -201,6 +203,16 @@ class Limiter:
             self.breaker.lost()
         if self._queue:
             self._pump()
+
+    def unused(self, permit: Permit) -> None:
+        """Put back what a permit took for a request that was never sent."""
+        now = self._clock()
+        for bucket, of_tokens in self._buckets:
+            bucket.settle(permit.tokens if of_tokens else 1.0, 0.0, now)
+        if self._requests is not None:
+            self._requests.left += 1.0
+        if self._tokens is not None:
+            self._tokens.left += permit.tokens
 
     def settle(self, permit: Permit, verdict: Verdict, tokens_used: float | None) -> Verdict:
         """Take in what came of an attempt."""
