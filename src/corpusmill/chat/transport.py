@@ -4,10 +4,10 @@ A request is sent once: neither retries nor redirects happen below the caller, w
 A transport belongs to the event loop that it is first used in and holds nothing global, so it may be made
 after a fork and in any thread.
 
-Proxies are those of the environment when the transport is made: `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY`, but
-not for hosts that `NO_PROXY` names, nor for this machine itself. What goes through a proxy is carried by httpx's
-own transport, which is slower. Certificates are verified against certifi's authorities, or those that
-`SSL_CERT_FILE` or `SSL_CERT_DIR` name.
+Proxies are those of the environment when the transport is made: `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY`,
+but not for hosts that `NO_PROXY` names, nor for this machine itself. What goes through a proxy is carried
+by httpx's own transport, which is slower. Certificates are verified against certifi's authorities, or those
+that `SSL_CERT_FILE` or `SSL_CERT_DIR` name.
 """
 
 from __future__ import annotations
@@ -135,9 +135,9 @@ class PooledTransport(httpx.AsyncBaseTransport):
         url = request.url
         origin = (url.scheme, url.host, url.port)
         phases: Phases = request.extensions.get("timeout", {})
+        message = await wire_bytes(request)
         if self._proxies and (proxy := proxy_for(origin, self._proxies)) is not None:
             return await self._through(proxy, phases, request)
-        message = await wire_bytes(request)
         if self._permits:
             self._permits -= 1
         else:
@@ -288,7 +288,8 @@ async def wire_bytes(request: httpx.Request) -> bytes:
     """Return a request as HTTP/1.1 has it, the body whole and framed by its length.
 
     Raises:
-        httpx.LocalProtocolError: A part of the head would break it. The message does not quote it, since it may
+        httpx.LocalProtocolError: A part of the head would break it. The message does not quote it, since it
+        may
             be a key.
     """
     stream = request.stream
