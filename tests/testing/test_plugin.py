@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -15,12 +16,17 @@ if TYPE_CHECKING:
 
     from corpusmill.testing import FakeEndpoint
 
+HTTP = httpx.Client(
+    verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), limits=httpx.Limits(max_keepalive_connections=0)
+)
+"""Loads no certificates, which takes longer than a test, and keeps no connection."""
+
 MESSAGES = [{"role": "user", "content": "Name the topic of: bread"}]
 
 
 def test_the_fixture_answers_and_counts(fake_endpoint: FakeEndpoint) -> None:
     """A request to the fixture gets the expected answer and is counted."""
-    response = httpx.post(
+    response = HTTP.post(
         f"{fake_endpoint.base_url}/chat/completions", json={"model": "m", "messages": MESSAGES}
     )
     assert response.status_code == 200
@@ -34,8 +40,8 @@ def test_the_factory_starts_endpoints_with_options(
     """Each endpoint of the factory has its own address and its own options."""
     plain, guarded = fake_endpoint_factory(), fake_endpoint_factory(api_key="secret")
     assert plain.base_url != guarded.base_url
-    assert httpx.get(f"{plain.base_url}/models").status_code == 200
-    assert httpx.get(f"{guarded.base_url}/models").status_code == 401
+    assert HTTP.get(f"{plain.base_url}/models").status_code == 200
+    assert HTTP.get(f"{guarded.base_url}/models").status_code == 401
 
 
 def test_loading_the_plugin_imports_no_server() -> None:

@@ -8,9 +8,10 @@ charge for.
 from __future__ import annotations
 
 import asyncio
+import gzip
 import time
-from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import parse_qs
 
 import msgspec
@@ -32,6 +33,11 @@ if TYPE_CHECKING:
 DEFAULT_MODELS: Final = ("fake",)
 DONE: Final = b"data: [DONE]\n\n"
 
+CUT_PROMPT_TOKENS: Final = 8
+"""What the fault `prompt_cut` lets the usage say."""
+
+T = TypeVar("T", Faults, Latency, RateLimits)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
@@ -39,7 +45,8 @@ class Settings:
 
     `models` are the models that are served (None: any). A prompt of `context_tokens` or more is refused, and
     an answer is cut where prompt and answer fill the context; with `strict_context` a prompt and a ceiling
-    that together exceed it are refused as well.
+    that together exceed it are refused as well. With `gzip`, whole answers are compressed for clients that
+    take it.
     """
 
     latency: Latency = field(default_factory=Latency)
@@ -50,6 +57,7 @@ class Settings:
     models: tuple[str, ...] | None = None
     context_tokens: int = 65_536
     strict_context: bool = False
+    gzip: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -300,13 +308,17 @@ class Application:
             return False
         top = int(request.get("top_logprobs") or 0) if request.get("logprobs") else None
         if request.get("stream") and kind != "malformed_json":
-            include_usage = bool((request.get("stream_options") or {}).get("include_usage"))
+            options = request.get("stream_options") or {}
+            include_usage = bool(options.get("include_usage")) and kind != "no_usage"
             chunks = bodies.chunks(envelope, answers, include_usage=include_usage, top_logprobs=top)
             events = _odd_events(chunks) if kind == "odd_sse" else _events(chunks)
             if kind in {"cut_stream", "cut_body"}:
                 return await exchange.stream(_first_half(list(events)), abort=kind == "cut_body")
             return await exchange.stream(events)
-        reply = bodies.json_reply(200, bodies.completion(envelope, answers, top))
+        completion = bodies.completion(envelope, answers, top)
+        if kind == "no_usage":
+            del completion["usage"]
+        reply = bodies.json_reply(200, completion)
         if asked.fault is not None:
             reply = bodies.with_headers(reply, asked.fault.headers)
         if kind == "cut_body":
@@ -314,14 +326,21 @@ class Application:
             return False
         if kind == "malformed_json":
             reply = replace(reply, body=reply.body[: len(reply.body) // 2])
-        return await exchange.reply(reply)
+        return await exchange.reply(self._compressed(exchange, reply))
+
+    def _compressed(self, exchange: Exchange, reply: bodies.Reply) -> bodies.Reply:
+        if not self.settings.gzip or "gzip" not in (exchange.header(b"accept-encoding") or ""):
+            return reply
+        packed = replace(reply, body=gzip.compress(reply.body, compresslevel=1))
+        return bodies.with_headers(packed, {"content-encoding": "gzip"})
 
     def _envelope(self, asked: _Asked, seconds: float) -> bodies.Envelope:
+        cut = asked.fault is not None and asked.fault.kind == "prompt_cut"
         return bodies.Envelope(
             answer_id=f"chatcmpl-{asked.digest[:16]}-{asked.attempt}",
             model=asked.request["model"],
             created=asked.started,
-            prompt_tokens=asked.prompt_tokens,
+            prompt_tokens=min(asked.prompt_tokens, CUT_PROMPT_TOKENS) if cut else asked.prompt_tokens,
             started=asked.started,
             seconds=seconds,
         )
@@ -371,8 +390,8 @@ def changed_settings(settings: Settings, change: object) -> Settings:
         elif name == "faults":
             converted[name] = faults_from(value)
         elif name == "limits":
-            converted[name] = msgspec.convert(value, RateLimits | None)
-        elif name in {"seed", "models", "context_tokens", "strict_context"}:
+            converted[name] = None if value is None else _converted(value, RateLimits)
+        elif name in _PLAIN_SETTINGS:
             converted[name] = msgspec.convert(value, _PLAIN_SETTINGS[name])
         else:
             msg = f"no setting is called {name!r}"
@@ -385,6 +404,7 @@ _PLAIN_SETTINGS: Final[Mapping[str, Any]] = {
     "models": tuple[str, ...] | None,
     "context_tokens": int,
     "strict_context": bool,
+    "gzip": bool,
 }
 
 
@@ -396,7 +416,7 @@ def latency_from(value: object) -> Latency:
         return value
     if isinstance(value, int | float):
         return Latency(mean=value)
-    return msgspec.convert(value, Latency)
+    return _converted(value, Latency)
 
 
 def faults_from(value: object) -> Faults:
@@ -405,10 +425,18 @@ def faults_from(value: object) -> Faults:
         return Faults()
     if isinstance(value, Faults):
         return value
-    fields = {"shares", "permanent", "first_attempts", "retry_after", "stall_seconds"}
-    if isinstance(value, dict) and value and value.keys() <= fields:
-        return msgspec.convert(value, Faults)
+    if isinstance(value, dict) and value.keys() & {field.name for field in fields(Faults)}:
+        return _converted(value, Faults)
     return Faults(shares=msgspec.convert(value, dict[str, float]))
+
+
+def _converted(value: object, kind: type[T]) -> T:
+    """Read a dataclass from an object of its fields; a field that it does not have is an error."""
+    unknown = value.keys() - {field.name for field in fields(kind)} if isinstance(value, dict) else set()
+    if unknown:
+        msg = f"{kind.__name__} has no {', '.join(sorted(unknown))}"
+        raise ValueError(msg)
+    return msgspec.convert(value, kind)
 
 
 def shown_settings(settings: Settings) -> dict[str, Any]:

@@ -33,6 +33,7 @@ def _shares(context: click.Context, parameter: click.Parameter, values: tuple[st
 @click.option("--model", "models", multiple=True, help="A model that exists; repeatable. Default: any.")
 @click.option("--context-tokens", default=65_536, help="Tokens of prompt and answer together.")
 @click.option("--strict-context", is_flag=True, help="Refuse what could exceed the context.")
+@click.option("--gzip", is_flag=True, help="Compress whole answers for clients that take it.")
 @click.option("--latency", default=0.0, help="Mean seconds to an answer.")
 @click.option("--latency-sigma", default=0.0, help="Sigma of a lognormal latency; 0 for a fixed one.")
 @click.option("--straggler-share", default=0.0, help="Share of the answers that take much longer.")
@@ -68,6 +69,7 @@ def fake_endpoint_command(  # noqa: PLR0917 (click passes them by name)
     models: tuple[str, ...],
     context_tokens: int,
     strict_context: bool,  # noqa: FBT001
+    gzip: bool,  # noqa: FBT001
     latency: float,
     latency_sigma: float,
     straggler_share: float,
@@ -112,6 +114,7 @@ def fake_endpoint_command(  # noqa: PLR0917 (click passes them by name)
             models=models or None,
             context_tokens=context_tokens,
             strict_context=strict_context,
+            gzip=gzip,
             latency=Latency(
                 mean=latency,
                 sigma=latency_sigma,

@@ -44,6 +44,8 @@ KINDS: Final[Mapping[str, str]] = {
     "null_content": "an answer whose content is null",
     "empty_answer": "an answer whose content is empty, finish_reason stop",
     "odd_sse": "a sound stream in odd dress: byte order mark, CRLF, comments, ids; harmless without stream",
+    "no_usage": "a sound answer without usage",
+    "prompt_cut": "an answer whose usage betrays that only the beginning of the prompt was read",
     "reply": "the status, headers and body that the fault itself states",
 }
 """Every kind of fault, with what it looks like on the wire."""
@@ -51,7 +53,7 @@ KINDS: Final[Mapping[str, str]] = {
 COMPUTED_NOT_DELIVERED: Final = frozenset({"reset_after_compute", "cut_body", "cut_stream", "malformed_json"})
 """Kinds for which a complete answer was computed, and paid, and did not arrive."""
 
-ANSWERED: Final = frozenset({"length", "null_content", "empty_answer", "odd_sse"})
+ANSWERED: Final = frozenset({"length", "null_content", "empty_answer", "odd_sse", "no_usage", "prompt_cut"})
 """Kinds that end in a complete 200."""
 
 

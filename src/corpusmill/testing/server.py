@@ -45,6 +45,7 @@ class FakeEndpoint:
         models: the models that exist; None for any.
         context_tokens: tokens of prompt and answer together.
         strict_context: refuse a prompt and a ceiling that together exceed the context.
+        gzip: compress whole answers for clients that take it.
         host: address to listen at.
         port: port to listen at; 0 for one that is free.
         keep_alive_seconds: after so long without a request a connection is closed.
@@ -62,6 +63,7 @@ class FakeEndpoint:
         models: Sequence[str] | None = None,
         context_tokens: int = 65_536,
         strict_context: bool = False,
+        gzip: bool = False,
         host: str = "127.0.0.1",
         port: int = 0,
         keep_alive_seconds: int = 75,
@@ -76,6 +78,7 @@ class FakeEndpoint:
             models=tuple(models) if models is not None else None,
             context_tokens=context_tokens,
             strict_context=strict_context,
+            gzip=gzip,
         )
         self._application = Application(settings, clock=clock)
         self._address = (host, port)

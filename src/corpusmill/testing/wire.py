@@ -116,9 +116,10 @@ class Exchange:
         """Send a whole response. True when the connection was still there to take it."""
         self._transport.hold()
         await self._start(reply.status, reply.content_type, reply.headers, length=len(reply.body))
+        # Asked before the end: a connection that was to be closed after this answer closes itself there.
+        there = not self.gone
         await self._send({"type": "http.response.body", "body": reply.body})
-        # The transport closes itself after an answer that was marked so; that is no loss.
-        return not self.gone or self._wants_close()
+        return there
 
     async def cut(self, reply: Reply) -> None:
         """State the whole length of the body, send the first half of it, and close."""
@@ -175,6 +176,3 @@ class Exchange:
     async def _lost(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
-
-    def _wants_close(self) -> bool:
-        return (self.header(b"connection") or "").lower() == "close"
