@@ -76,7 +76,7 @@ class Permit:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Give the permit back; when the block ended well without an attempt, as if it had never been taken."""
+        """Give the permit back: as if never taken, when the block ended well without an attempt."""
         if kind is None and not self.settled:
             self._limiter.unused(self)
         self._limiter.leave(self)

@@ -7,6 +7,7 @@ stream that ends without either, after every choice has its finish reason, has l
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,9 @@ _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
 
 _BOM = b"\xef\xbb\xbf"
+_EVENTS = re.compile(rb"(?:data|event|id|retry)?:")
+"""How a stream of events begins, if only with a comment; anything else is something else."""
+
 _KEPT = 65_536
 """Bytes that are kept of a response in which no event has been seen, to tell what it is instead."""
 
@@ -72,14 +76,14 @@ class Assembler:
             if _is_plain(whole):
                 return Assembled(body=whole, notes=("not_streamed",))
             self._parse(whole)
-            self._head = whole
         if self._cut is None:
             self._take(self._parser.close())
         return self._result()
 
     def _begin(self, data: bytes) -> None:
         """Look at the first byte that says something: a brace begins JSON, anything else events."""
-        seen = data.removeprefix(_BOM).lstrip()
+        data = data.removeprefix(_BOM)
+        seen = data.lstrip()
         if not seen or (len(data) < len(_BOM) and _BOM.startswith(data)):
             self._head = data[:_KEPT]
         elif seen[:1] in b"{[":
@@ -87,12 +91,14 @@ class Assembler:
             self._pieces.append(seen)
         else:
             self._kind = "events"
-            self._head = data[:_KEPT]
+            self._head = b""
             self._parse(data)
 
     def _parse(self, data: bytes) -> None:
         if self._cut is not None:
             return
+        if not self._answer and len(self._head) < _KEPT:
+            self._head += data
         try:
             events = self._parser.feed(data)
         except OversizedEventError as error:
@@ -134,7 +140,7 @@ class Assembler:
     def _result(self) -> Assembled:
         if self._error is not None:
             return Assembled(body=self._error)
-        if not self._choices and not self._answer and self._cut is None and not self._done:
+        if not self._answer and self._cut is None and not self._done and not _EVENTS.match(self._head.lstrip()):
             return Assembled(body=self._head)
         choices = [self._choices[index] for index in sorted(self._choices)]
         for choice in choices:
