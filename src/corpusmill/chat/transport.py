@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 import httpx
 
-from corpusmill.chat.transport_connection import Connection, Exchange
+from corpusmill.chat.transport_connection import Connection
 
 if TYPE_CHECKING:
     import ssl
@@ -54,48 +54,6 @@ def default_transport(*, connections: int, timeouts: Timeouts) -> httpx.AsyncBas
     of a request (`extensions["timeout"]`, as httpx has them) go before `timeouts`, phase by phase.
     """
     return PooledTransport(connections=connections, timeouts=timeouts)
-
-
-def post(
-    url: httpx.URL, *, headers: httpx.Headers, content: bytes, extensions: Mapping[str, object] | None = None
-) -> httpx.Request:
-    """Return what `httpx.Request("POST", ...)` would, a third as dear when URL and headers are made once."""
-    request = httpx.Request(
-        "POST",
-        url,
-        headers=headers,
-        stream=httpx.ByteStream(content),
-        extensions=None if extensions is None else dict(extensions),
-    )
-    request.headers.setdefault("Host", url.netloc.decode("ascii"))
-    request.headers["Content-Length"] = str(len(content))
-    request.read()
-    return request
-
-
-class Arrival(httpx.Response):
-    """A response that is read whole without httpx's layers of generators, unless its body is encoded."""
-
-    async def aread(self) -> bytes:
-        """Read and return the body, decoded.
-
-        Raises:
-            httpx.TransportError: It did not arrive whole.
-            httpx.DecodingError: It is not encoded as its headers say.
-        """
-        stream = self.stream
-        if (
-            not isinstance(stream, Exchange)
-            or self.is_stream_consumed
-            or self.is_closed
-            or "content-encoding" in self.headers
-        ):
-            return await super().aread()
-        self.is_stream_consumed = True
-        self._content = await stream.rest()
-        self._num_bytes_downloaded = len(self._content)
-        self.is_closed = True
-        return self._content
 
 
 class PooledTransport(httpx.AsyncBaseTransport):
@@ -155,7 +113,7 @@ class PooledTransport(httpx.AsyncBaseTransport):
             write=phases.get("write", self._timeouts.write),
         )
         await exchange.head()
-        return Arrival(exchange.status, headers=exchange.headers, stream=exchange, request=request)
+        return httpx.Response(exchange.status, headers=exchange.headers, stream=exchange, request=request)
 
     async def aclose(self) -> None:
         """Close every connection. What is under way ends in an `httpx.ReadError`."""
@@ -236,7 +194,7 @@ class PooledTransport(httpx.AsyncBaseTransport):
         except TimeoutError:
             raise httpx.ConnectTimeout("no connection in time", request=request) from None
         except (OSError, UnicodeError) as failure:
-            raise httpx.ConnectError(f"no connection: {failure}", request=request) from None
+            raise httpx.ConnectError(f"no connection: {failure}", request=request) from failure
         if connection.closed:
             raise httpx.ConnectError("no connection: closed as soon as it stood", request=request)
         self._open[connection] = origin

@@ -77,28 +77,6 @@ class Exchange(httpx.AsyncByteStream):
             self._connection.abandon(self)
             raise
 
-    async def rest(self) -> bytes:
-        """Wait for the end and return what of the body nobody has taken.
-
-        Raises:
-            httpx.TransportError: The exchange failed before the body was complete.
-        """
-        pieces: list[bytes] = []
-        try:
-            while True:
-                pieces += self.pieces
-                self.pieces.clear()
-                self.waiting = 0
-                if self.complete:
-                    return b"".join(pieces)
-                if self.failure is not None:
-                    raise self.failure
-                self._connection.taken(self)
-                await self._news()
-        except asyncio.CancelledError:
-            self._connection.abandon(self)
-            raise
-
     async def __aiter__(self) -> AsyncIterator[bytes]:
         try:
             while True:
