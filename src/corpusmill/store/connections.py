@@ -21,7 +21,7 @@ from corpusmill.errors import StoreError
 from corpusmill.store import schema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 BUSY_SECONDS = 60.0
@@ -75,10 +75,13 @@ class Connections:
             yield self._connected(handle)
 
     @contextmanager
-    def writing(self, *, durable: bool = True) -> Iterator[sqlite3.Connection]:
+    def writing(
+        self, *, durable: bool = True, undo: Callable[[], None] | None = None
+    ) -> Iterator[sqlite3.Connection]:
         """Lend this thread's connection within a transaction, which is committed at the end.
 
         What is `durable` survives a power cut; the rest survives the end of the process, and is cheaper.
+        `undo` is called before a rollback, while nobody else can write.
         """
         if self._read_only:
             raise StoreError(f"store {self.path} was opened for reading only")
@@ -93,6 +96,8 @@ class Connections:
                 yield connection
                 connection.execute("COMMIT")
             except BaseException:
+                if undo is not None:
+                    undo()
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
                 raise

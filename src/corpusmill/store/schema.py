@@ -27,27 +27,21 @@ TABLES = (
     """
     CREATE TABLE names (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE)
     """,
-    # `unpacked` is the length of a body that is packed with zstd, NULL for one that is kept as it is. The
-    # body comes last, so that reading the rest of a row never walks through its pages.
+    # `facts` is a JSON array, see `records.Facts`. The body comes last, so that reading the rest of a row
+    # never walks through its pages.
     """
     CREATE TABLE completions (
       id INTEGER PRIMARY KEY,
       key BLOB NOT NULL,
-      rejected INTEGER NOT NULL,
-      ceiling INTEGER,
-      finish_reason TEXT,
-      prompt_tokens INTEGER,
-      completion_tokens INTEGER,
-      choices INTEGER NOT NULL,
       created_at REAL NOT NULL,
-      invocation INTEGER NOT NULL,
+      rejected INTEGER NOT NULL,
+      facts TEXT NOT NULL,
       model INTEGER,
       characters INTEGER,
       script INTEGER,
       shape INTEGER,
       field_names INTEGER,
       field_digests BLOB,
-      unpacked INTEGER,
       body BLOB NOT NULL
     )
     """,

@@ -1,0 +1,158 @@
+"""Owners, runs, and what they spend: statements within a transaction that somebody else opened."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from corpusmill.errors import StoreError
+from corpusmill.store.liveness import LEASE, Process, is_alive, this_host, this_process
+from corpusmill.store.protocol import Membership, Spend
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Sequence
+
+    from corpusmill.policy import Budget
+    from corpusmill.store.protocol import Cost, Reservation
+
+
+def join(
+    connection: sqlite3.Connection, *, run_key: str, label: str, invocation: str, now: float
+) -> Membership:
+    """Register this process as an owner, after the dead have been buried."""
+    bury(connection, now)
+    connection.execute("DELETE FROM runs WHERE run_key = ? AND finished_at IS NOT NULL", (run_key,))
+    connection.execute(
+        "INSERT OR IGNORE INTO runs (run_key, label, first_started_at) VALUES (?, ?, ?)",
+        (run_key, label, now),
+    )
+    process = this_process()
+    owner = connection.execute(
+        "INSERT INTO owners (run_key, label, invocation, host, pid, process_created_at, joined_at, lease_until) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (run_key, label, invocation, process.host, process.pid, process.created_at, now, now + LEASE),
+    ).lastrowid
+    if owner is None:
+        raise StoreError("the store gave the new owner no number")
+    (first,) = connection.execute(
+        "SELECT first_started_at FROM runs WHERE run_key = ?", (run_key,)
+    ).fetchone()
+    return Membership(
+        owner=owner,
+        invocation=invocation,
+        run_key=run_key,
+        first_started_at=first,
+        spend=spend_of(connection, run_key),
+    )
+
+
+def bury(connection: sqlite3.Connection, now: float) -> None:
+    """Remove the owners that died; what they were asking is marked as lost."""
+    for (owner,) in connection.execute("SELECT id FROM owners").fetchall():
+        if not lives(connection, owner, now):
+            connection.execute("UPDATE claims SET lost = 1 WHERE owner = ?", (owner,))
+            connection.execute("DELETE FROM owners WHERE id = ?", (owner,))
+
+
+def lives(connection: sqlite3.Connection, owner: int, now: float) -> bool:
+    """Tell whether an owner lives; one that has left does not."""
+    row = connection.execute(
+        "SELECT host, pid, process_created_at, lease_until FROM owners WHERE id = ?", (owner,)
+    ).fetchone()
+    if row is None:
+        return False
+    host, pid, created_at, lease_until = row
+    process = Process(host=host, pid=pid, created_at=created_at)
+    return is_alive(process, lease_until=lease_until, host=this_host(), now=now)
+
+
+def run_key_of(connection: sqlite3.Connection, owner: int) -> str:
+    """Give the run key under which an owner joined."""
+    row = connection.execute("SELECT run_key FROM owners WHERE id = ?", (owner,)).fetchone()
+    if row is None:
+        raise StoreError(f"the store knows no owner {owner}: it has never joined, or has left")
+    run_key: str = row[0]
+    return run_key
+
+
+_SPEND = ("requests", "attempts", "prompt_tokens", "completion_tokens", "usd", "possibly_paid_twice")
+_SELECT_SPEND = f"SELECT {', '.join(_SPEND)} FROM runs WHERE run_key = ?"  # noqa: S608 - our own names
+
+
+def spend_of(connection: sqlite3.Connection, run_key: str) -> Spend:
+    """Give what a run key has spent; nothing for an unknown one."""
+    row = connection.execute(_SELECT_SPEND, (run_key,)).fetchone()
+    return Spend() if row is None else Spend(**dict(zip(_SPEND, row, strict=True)))
+
+
+def settle(
+    connection: sqlite3.Connection,
+    owner: int,
+    run_key: str,
+    costs: Sequence[Cost],
+    *,
+    requests: int,
+    possibly_paid_twice: int,
+) -> None:
+    """Add costs to the run's account, and give back what was reserved for them."""
+    connection.execute(
+        "UPDATE runs SET requests = requests + ?, attempts = attempts + ?, prompt_tokens = prompt_tokens + ?, "
+        "completion_tokens = completion_tokens + ?, usd = usd + ?, "
+        "possibly_paid_twice = possibly_paid_twice + ? WHERE run_key = ?",
+        (
+            requests,
+            sum(cost.attempts for cost in costs),
+            sum(cost.prompt_tokens for cost in costs),
+            sum(cost.completion_tokens for cost in costs),
+            sum(cost.usd for cost in costs),
+            possibly_paid_twice,
+            run_key,
+        ),
+    )
+    tokens = sum(cost.reserved_tokens for cost in costs)
+    usd = sum(cost.reserved_usd for cost in costs)
+    if tokens or usd:
+        connection.execute(
+            "UPDATE owners SET reserved_tokens = max(0, reserved_tokens - ?), "
+            "reserved_usd = max(0.0, reserved_usd - ?) WHERE id = ?",
+            (tokens, usd, owner),
+        )
+
+
+def reserve(
+    connection: sqlite3.Connection,
+    owner: int,
+    run_key: str,
+    *,
+    tokens: int,
+    usd: float,
+    budget: Budget,
+    now: float,
+) -> Reservation:
+    """Set so much of the budget aside, if it fits beside what is spent and what the living have reserved."""
+    spent = spend_of(connection, run_key)
+    tokens_after = spent.prompt_tokens + spent.completion_tokens + tokens
+    usd_after = spent.usd + usd
+    if _exceeds(tokens_after, usd_after, budget):
+        return "used_up"
+    for other, their_tokens, their_usd in connection.execute(
+        "SELECT id, reserved_tokens, reserved_usd FROM owners "
+        "WHERE run_key = ? AND (reserved_tokens > 0 OR reserved_usd > 0)",
+        (run_key,),
+    ).fetchall():
+        if other == owner or lives(connection, other, now):
+            tokens_after += their_tokens
+            usd_after += their_usd
+    if _exceeds(tokens_after, usd_after, budget):
+        return "waits"
+    connection.execute(
+        "UPDATE owners SET reserved_tokens = reserved_tokens + ?, reserved_usd = reserved_usd + ? WHERE id = ?",
+        (tokens, usd, owner),
+    )
+    return "granted"
+
+
+def _exceeds(tokens: int, usd: float, budget: Budget) -> bool:
+    return (budget.tokens is not None and tokens > budget.tokens) or (
+        budget.usd is not None and usd > budget.usd
+    )
