@@ -223,6 +223,32 @@ def test_the_context_bounds_prompt_and_answer(fake_endpoint_factory: Callable[..
     assert post(strict, **body("word", max_tokens=20)).status_code == 200
 
 
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "object", "required": ["again"], "properties": {"again": {"$ref": "#"}}},
+        {"type": "object", "properties": ["a"]},
+        {"type": "integer", "minimum": "low"},
+    ],
+)
+def test_a_schema_that_nothing_fits_is_refused(fake_endpoint: FakeEndpoint, schema: dict[str, Any]) -> None:
+    """A schema without end or sense is a 400 like any other, and nothing is computed."""
+    wanted = {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}
+    refused = post(fake_endpoint, **body(response_format=wanted))
+    assert refused.status_code == 400
+    assert refused.json()["error"]["code"] == "invalid_schema"
+    assert fake_endpoint.stats().computed == 0
+
+
+def test_events_of_a_stream_can_come_one_by_one(fake_endpoint_factory: Callable[..., FakeEndpoint]) -> None:
+    """With a pause between events the first one arrives while the server still has others to send."""
+    endpoint = fake_endpoint_factory(latency=Latency(chunk_seconds=3_600))
+    with HTTP.stream("POST", f"{endpoint.base_url}/chat/completions", json=body(stream=True)) as response:
+        first = next(response.iter_raw())
+        assert first.startswith(b"data: ")
+        assert endpoint.stats().in_flight == 1
+
+
 def test_settings_change_in_mid_run(fake_endpoint: FakeEndpoint) -> None:
     """Over HTTP and from Python, faults, limits and latency change for the next request."""
     url = f"{fake_endpoint.base_url}/settings"
@@ -391,7 +417,8 @@ def test_the_command_passes_its_options_on(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr("corpusmill.testing.server.serve", serve)
     options = (
         "--seed 3 --api-key k --model a --model b --context-tokens 99 --strict-context --latency 1 "
-        "--latency-sigma 0.5 --straggler-share 0.1 --straggler-seconds 9 --fault 429=0.1 --fault 500=0.2 "
+        "--latency-sigma 0.5 --straggler-share 0.1 --straggler-seconds 9 --chunk-seconds 0.5 "
+        "--fault 429=0.1 --fault 500=0.2 "
         "--permanent-fault overflow=0.3 --first-attempts 2 --retry-after 7 --stall-seconds 8 "
         "--requests-per-minute 60 --tokens-per-minute 1000 --requests-per-day 500 --burst 5 "
         "--token-burst 50 --window fixed --gzip"
@@ -406,7 +433,13 @@ def test_the_command_passes_its_options_on(monkeypatch: pytest.MonkeyPatch) -> N
         "context_tokens": 99,
         "strict_context": True,
         "gzip": True,
-        "latency": {"mean": 1.0, "sigma": 0.5, "straggler_share": 0.1, "straggler_seconds": 9.0},
+        "latency": {
+            "mean": 1.0,
+            "sigma": 0.5,
+            "straggler_share": 0.1,
+            "straggler_seconds": 9.0,
+            "chunk_seconds": 0.5,
+        },
         "faults": {
             "shares": {"429": 0.1, "500": 0.2},
             "permanent": {"overflow": 0.3},

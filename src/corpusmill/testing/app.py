@@ -261,8 +261,8 @@ class Application:
                 await exchange.stall(settings.faults.stall_seconds)
                 return True
         ceiling = _ceiling(asked.request)
-        wanted = asked.prompt_tokens + (ceiling or 0) if settings.strict_context else asked.prompt_tokens + 1
-        if wanted > settings.context_tokens:
+        wanted = ceiling if settings.strict_context and ceiling is not None else 1
+        if asked.prompt_tokens + wanted > settings.context_tokens:
             refusal = bodies.overflow(settings.context_tokens, asked.prompt_tokens, ceiling)
             await exchange.reply(bodies.refusal_reply(refusal, asked.request_id))
             return True
@@ -275,12 +275,21 @@ class Application:
             await asyncio.sleep(seconds)
         room = settings.context_tokens - asked.prompt_tokens
         ceiling = _ceiling(request)
-        answers = [
-            _spoilt(answer(request, choice=choice, room=min(room, ceiling or room)), fault)
-            for choice in range(int(request.get("n") or 1))
-        ]
+        try:
+            answers = [
+                _spoilt(answer(request, choice=choice, room=min(room, ceiling or room)), fault)
+                for choice in range(int(request.get("n") or 1))
+            ]
+        except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+            # Only a JSON schema that is none, or that no value fits, leads here; a server refuses it, too.
+            refusal = Refusal(
+                message=f"Invalid schema: {error}", param="response_format", code="invalid_schema"
+            )
+            await exchange.reply(bodies.refusal_reply(refusal, asked.request_id))
+            return
         if fault is not None and fault.kind == "error_in_stream":
-            await exchange.stream(_broken_events(self._envelope(asked, seconds), answers, asked.request_id))
+            broken = _broken_events(self._envelope(asked, seconds), answers, asked.request_id)
+            await exchange.stream(broken, pause=settings.latency.chunk_seconds)
             return
         completion_tokens = sum(each.completion_tokens for each in answers)
         self.tally.compute(
@@ -308,13 +317,15 @@ class Application:
             return False
         top = int(request.get("top_logprobs") or 0) if request.get("logprobs") else None
         if request.get("stream") and kind != "malformed_json":
+            pause = self.settings.latency.chunk_seconds
             options = request.get("stream_options") or {}
             include_usage = bool(options.get("include_usage")) and kind != "no_usage"
             chunks = bodies.chunks(envelope, answers, include_usage=include_usage, top_logprobs=top)
             events = _odd_events(chunks) if kind == "odd_sse" else _events(chunks)
             if kind in {"cut_stream", "cut_body"}:
-                return await exchange.stream(_first_half(list(events)), abort=kind == "cut_body")
-            return await exchange.stream(events)
+                half = _first_half(list(events))
+                return await exchange.stream(half, pause=pause, abort=kind == "cut_body")
+            return await exchange.stream(events, pause=pause)
         completion = bodies.completion(envelope, answers, top)
         if kind == "no_usage":
             del completion["usage"]
@@ -432,6 +443,8 @@ def faults_from(value: object) -> Faults:
 
 def _converted(value: object, kind: type[T]) -> T:
     """Read a dataclass from an object of its fields; a field that it does not have is an error."""
+    if isinstance(value, kind):
+        return value
     unknown = value.keys() - {field.name for field in fields(kind)} if isinstance(value, dict) else set()
     if unknown:
         msg = f"{kind.__name__} has no {', '.join(sorted(unknown))}"

@@ -38,6 +38,7 @@ def _shares(context: click.Context, parameter: click.Parameter, values: tuple[st
 @click.option("--latency-sigma", default=0.0, help="Sigma of a lognormal latency; 0 for a fixed one.")
 @click.option("--straggler-share", default=0.0, help="Share of the answers that take much longer.")
 @click.option("--straggler-seconds", default=30.0, help="What those take.")
+@click.option("--chunk-seconds", default=0.0, help="Seconds between two events of a stream.")
 @click.option(
     "--fault", "faults", multiple=True, metavar=_SHARES, callback=_shares, help="Share of attempts."
 )
@@ -74,6 +75,7 @@ def fake_endpoint_command(  # noqa: PLR0917 (click passes them by name)
     latency_sigma: float,
     straggler_share: float,
     straggler_seconds: float,
+    chunk_seconds: float,
     faults: dict[str, float],
     permanent: dict[str, float],
     first_attempts: int | None,
@@ -120,6 +122,7 @@ def fake_endpoint_command(  # noqa: PLR0917 (click passes them by name)
                 sigma=latency_sigma,
                 straggler_share=straggler_share,
                 straggler_seconds=straggler_seconds,
+                chunk_seconds=chunk_seconds,
             ),
             faults=Faults(
                 shares=faults,

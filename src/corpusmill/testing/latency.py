@@ -16,18 +16,20 @@ class Latency:
     """Seconds between a request and its answer.
 
     `mean` is the mean of the distribution, `sigma` the standard deviation of its logarithm (0: every request
-    takes `mean`). A share of `straggler_share` of the requests takes `straggler_seconds` instead.
+    takes `mean`). A share of `straggler_share` of the requests takes `straggler_seconds` instead. Between two
+    events of a stream lie `chunk_seconds` more.
     """
 
     mean: float = 0.0
     sigma: float = 0.0
     straggler_share: float = 0.0
     straggler_seconds: float = 30.0
+    chunk_seconds: float = 0.0
 
     def __post_init__(self) -> None:
         """Refuse times and shares that cannot be."""
-        if min(self.mean, self.sigma, self.straggler_seconds) < 0:
-            msg = "latency: mean, sigma and straggler_seconds must not be negative"
+        if min(self.mean, self.sigma, self.straggler_seconds, self.chunk_seconds) < 0:
+            msg = "latency: times and sigma must not be negative"
             raise ValueError(msg)
         if not 0 <= self.straggler_share <= 1:
             msg = "latency: straggler_share must lie between 0 and 1"

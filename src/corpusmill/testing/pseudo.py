@@ -7,6 +7,7 @@ tags, entities, addresses and backslash escapes stay as they are; glossary terms
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -22,15 +23,16 @@ _KEPT: Final = (
     r"|\{[^{}\n]*\}"  # {name}, {0:>10}, {\an8}
     r"|</?[A-Za-z][^<>\n]*>|<!--.*?-->"  # tags
     r"|&(?:[A-Za-z][A-Za-z0-9]*|#\d+|#x[0-9A-Fa-f]+);"  # entities
-    r"|\b[a-z][a-z0-9+.-]*://[^\s<>\"']+"  # addresses
     r"|\\[A-Za-z]"  # escapes
 )
+_ADDRESS: Final = r"|\b[a-z][a-z0-9+.-]*://[^\s<>\"']+"
 
 
 def pseudo_localise(text: str, glossary: Mapping[str, str] | None = None) -> str:
     """Return `text` with accents on its letters and `glossary` terms replaced, as words, longest first."""
     terms = {source.casefold(): target for source, target in (glossary or {}).items() if source}
-    kept = re.compile(_KEPT + _alternatives(terms), re.DOTALL)
+    # Without the alternatives that may begin with any letter, the search leaps from one special sign to the next.
+    kept = _compiled(_KEPT + (_ADDRESS if "://" in text else "") + _alternatives(terms))
     pieces: list[str] = []
     reached = 0
     for match in kept.finditer(text):
@@ -41,6 +43,11 @@ def pseudo_localise(text: str, glossary: Mapping[str, str] | None = None) -> str
         reached = match.end()
     pieces.append(text[reached:].translate(_ACCENTS))
     return "".join(pieces)
+
+
+@lru_cache(maxsize=64)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.DOTALL)
 
 
 def _alternatives(terms: Mapping[str, str]) -> str:

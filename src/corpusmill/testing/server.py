@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import resource
 import signal
 import socket
 import threading
@@ -198,6 +199,10 @@ def serve(
 
     `announce` is called with the base URL as soon as requests are answered.
     """
+    # A connection is a descriptor, and the usual limit of 1,024 is less than a thousand rows in flight need.
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     listener = _listener(*endpoint._address)  # noqa: SLF001 (same module)
 
     async def run() -> None:

@@ -142,8 +142,8 @@ class Exchange:
         except TimeoutError:
             await self._close()
 
-    async def stream(self, pieces: Iterable[bytes], *, abort: bool = False) -> bool:
-        """Send a chunked event stream, each piece on its own.
+    async def stream(self, pieces: Iterable[bytes], *, pause: float = 0.0, abort: bool = False) -> bool:
+        """Send a chunked event stream, each piece on its own, `pause` seconds after the one before.
 
         With `abort` the connection is closed without the last chunk. True when the connection was there to
         the end.
@@ -151,7 +151,11 @@ class Exchange:
         await self._start(
             200, b"text/event-stream; charset=utf-8", ((b"cache-control", b"no-cache"),), length=None
         )
-        for piece in pieces:
+        for number, piece in enumerate(pieces):
+            if pause and number:
+                await asyncio.sleep(pause)
+            if self.gone:
+                return False
             await self._send({"type": "http.response.body", "body": piece, "more_body": True})
         if abort:
             await self._close()
