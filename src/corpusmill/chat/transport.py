@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 import httpx
 
-from corpusmill.chat.transport_connection import Connection
+from corpusmill.chat.transport_connection import FRAMING, Connection
 
 if TYPE_CHECKING:
     import ssl
@@ -74,6 +74,9 @@ class PooledTransport(httpx.AsyncBaseTransport):
         self._proxies = urllib.request.getproxies_environment()
         self._proxied: dict[str, httpx.AsyncHTTPTransport] = {}
         self._closed = False
+        # The head that was written last, and what it was written from: a run asks with one and the same.
+        self._shape: tuple[str, bytes, list[tuple[bytes, bytes]]] | None = None
+        self._head = b""
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Send one request, once, and return its response when the head is there.
@@ -93,7 +96,7 @@ class PooledTransport(httpx.AsyncBaseTransport):
         url = request.url
         origin = (url.scheme, url.host, url.port)
         phases: Phases = request.extensions.get("timeout", {})
-        message = await wire_bytes(request)
+        message = await self._message(request)
         if self._proxies and (proxy := proxy_for(origin, self._proxies)) is not None:
             return await self._through(proxy, phases, request)
         if self._permits:
@@ -142,6 +145,25 @@ class PooledTransport(httpx.AsyncBaseTransport):
             self._release()
         elif connection in (idle := self._idle[origin]):
             idle.remove(connection)
+
+    async def _message(self, request: httpx.Request) -> bytes:
+        """Return the bytes of a request, its body whole and framed by its length."""
+        stream = request.stream
+        body = b"".join(stream) if isinstance(stream, httpx.SyncByteStream) else await request.aread()
+        fields = [field for field in request.headers.raw if field[0].lower() not in FRAMING]
+        shape = (request.method, request.url.raw_path, fields)
+        if shape != self._shape:
+            has_host = any(name.lower() == b"host" for name, _ in fields)
+            if not has_host:
+                fields.append((b"Host", request.url.netloc))
+            try:
+                self._head = wire_head(*shape)
+            except ValueError as broken:
+                raise httpx.LocalProtocolError(str(broken), request=request) from None
+            self._shape = shape
+        if not body and request.method in ("GET", "HEAD"):
+            return self._head + b"\r\n"
+        return b"%bContent-Length: %d\r\n\r\n%b" % (self._head, len(body), body)
 
     async def _turn(self, phases: Phases, request: httpx.Request) -> None:
         turn = asyncio.get_running_loop().create_future()
@@ -242,28 +264,15 @@ def proxy_for(origin: Origin, proxies: Mapping[str, str]) -> str | None:
     return f"http://{proxy}" if proxy and "://" not in proxy else proxy or None
 
 
-async def wire_bytes(request: httpx.Request) -> bytes:
-    """Return a request as HTTP/1.1 has it, the body whole and framed by its length.
+def wire_head(method: str, target: bytes, fields: list[tuple[bytes, bytes]]) -> bytes:
+    """Return the head of a request as HTTP/1.1 has it, without the line that says how long the body is.
 
     Raises:
-        httpx.LocalProtocolError: A part of the head would break it. The message does not quote it, since it
-        may
-            be a key.
+        ValueError: A part would break it. The message does not quote it: it may be a key.
     """
-    stream = request.stream
-    body = b"".join(stream) if isinstance(stream, httpx.SyncByteStream) else await request.aread()
-    lines = [b"%b %b HTTP/1.1\r\n" % (request.method.encode("ascii"), request.url.raw_path)]
-    has_host = False
-    for name, value in request.headers.raw:
-        key = name.lower()
-        if key not in (b"content-length", b"transfer-encoding"):
-            has_host = has_host or key == b"host"
-            lines.append(b"%b: %b\r\n" % (name, value))
-    if not has_host:
-        lines.append(b"Host: %b\r\n" % request.url.netloc)
-    if body or request.method not in ("GET", "HEAD"):
-        lines.append(b"Content-Length: %d\r\n" % len(body))
+    lines = [b"%b %b HTTP/1.1\r\n" % (method.encode("ascii"), target)]
+    lines += [b"%b: %b\r\n" % field for field in fields]
     head = b"".join(lines)
     if head.count(b"\n") != len(lines) or head.count(b"\r") != len(lines) or b"\0" in head:
-        raise httpx.LocalProtocolError("the head of the request holds a line break or a NUL", request=request)
-    return head + b"\r\n" + body
+        raise ValueError("the head of the request holds a line break or a NUL")
+    return head

@@ -27,7 +27,7 @@ BACKLOG = 1 << 20
 """Bytes of a body that may wait for its reader before the peer is made to wait."""
 
 FRAMING = (b"content-length", b"transfer-encoding")
-"""The headers that tell where a body ends. Without them it ends with its connection (RFC 9112, 6.3)."""
+"""The headers that tell where a body ends. A response without ends with its connection (RFC 9112, 6.3)."""
 
 
 class Owner(Protocol):
@@ -203,7 +203,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Event loop: the connection stands."""
-        assert isinstance(transport, asyncio.Transport)  # noqa: S101 - create_connection makes no other
+        assert isinstance(transport, asyncio.Transport)  # create_connection makes no other
         # Told as soon as everything is written, not when little is left.
         transport.set_write_buffer_limits(high=0)
         self._transport = transport
