@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import ssl
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -61,12 +61,17 @@ _LIMIT_AND_REQUESTED = re.compile(r"limit:?\s*([\d,]+).{0,80}?requested:?\s*([\d
 _QUOTA_CODES = frozenset(
     {"insufficient_quota", "billing_hard_limit_reached", "quota_exceeded", "insufficient_balance"}
 )
-_QUOTA = re.compile(
-    r"insufficient[ _](?:quota|balance|credits?|funds)|exceeded your current quota|credit balance is too low"
-    r"|(?:requests?|tokens?|quota|limit) (?:per|a|of the) day|per[ _-]day|\b(?:rpd|tpd)\b"
-    r"|dail(?:y) (?:\w+ )?(?:quota|limit)|(?:monthly|weekly) (?:\w+ )?(?:quota|limit)|out of credits"
-    r"|payment required|billing"
+_DAY_IS_OVER = re.compile(
+    r"(?:requests?|tokens?|quota|limit) (?:per|a|of the) day|per[ _-]day|\b(?:rpd|tpd)\b"
+    r"|(?:daily|weekly|monthly) (?:\w+ )?(?:quota|limit)"
 )
+_NO_BALANCE = re.compile(
+    r"insufficient[ _](?:quota|balance|credits?|funds)|exceeded your current quota|credit balance is too low"
+    r"|out of credits|payment required|billing"
+)
+SOON = 120.0
+"""Seconds of a wait that is told beside "your quota": then it is the quota of a minute, as some services word it."""
+
 _LIMITED_CODES = frozenset(
     {
         "rate_limit_exceeded",
@@ -80,8 +85,9 @@ _LIMITED_CODES = frozenset(
 _KEY_CODES = frozenset({"invalid_api_key", "authentication_error", "invalid_authentication", "unauthorized"})
 _MODEL_CODES = frozenset({"model_not_found", "unknown_model", "model_not_available", "model_decommissioned"})
 _NO_MODEL = re.compile(
-    r"model\b.{0,120}?(?:does not exist|not found|not exist|not supported|not available|unavailable|unknown|"
-    r"decommissioned|deprecated|withdrawn)|(?:unknown|no such|invalid|unsupported) model\b"
+    r"model(?: id| name)?:? (?:[`'\"]?[\w./:@+-]+[`'\"]?:? )?(?:(?:does|do|was|is|could) )?(?:not |un)"
+    r"(?:exist|be found|found|supported|available|known)|model\b.{0,60}?(?:decommissioned|deprecated|withdrawn)"
+    r"|(?:unknown|no such|invalid|unsupported) model\b"
 )
 _FILTER_CODES = frozenset({"content_filter", "content_policy_violation", "responsibleaipolicyviolation"})
 
@@ -154,6 +160,7 @@ def classify(
     body: bytes = b"",
     error: BaseException | None = None,
     cut: str | None = None,
+    begun: bool = False,
     notes: tuple[str, ...] = (),
     now: float,
     seconds: float = 0.0,
@@ -164,9 +171,9 @@ def classify(
 
     `status` is None when no head of a response came; then `error` says why. `error` beside a status means
     that the body broke off. `headers` have names in lower case; `body` is whole, or what came of it, a
-    stream already put together. `cut` says why a stream is no whole answer. `now` is Unix time, `seconds`
-    the time that the attempt took, `redact` masks secrets in what a server wrote. Never raises for anything
-    that came over a wire.
+    stream already put together. `cut` says why a stream is no whole answer, `begun` that a part of one had
+    come. `now` is Unix time, `seconds` the time that the attempt took, `redact` masks secrets in what a
+    server wrote. Never raises for anything that came over a wire.
     """
     if status is None:
         return _no_response(error, seconds=seconds, redact=redact, url=url)
@@ -203,7 +210,10 @@ def classify(
         return response.again(
             "cut_body" if cut is None else "cut_stream", reason, paid=True, down=error is not None
         )
-    return _no_answer(response, reason) if well else _refusal(response, status)
+    verdict = _no_answer(response, reason) if well else _refusal(response, status)
+    if begun and isinstance(verdict, RetryAfter):
+        return replace(verdict, possibly_paid=True)
+    return verdict
 
 
 def _no_answer(response: _Response, reason: str) -> Verdict:
@@ -302,7 +312,9 @@ def _limited(response: _Response) -> Verdict:
     wait = response.wait()
     rates = response.rates
     day_is_used_up = rates is not None and rates.day == 0
-    if day_is_used_up or _QUOTA.search(response.problem.text) or (wait is not None and wait > QUOTA_FROM):
+    text = response.problem.text
+    balance_is_used_up = _NO_BALANCE.search(text) is not None and (wait is None or wait > SOON)
+    if day_is_used_up or balance_is_used_up or _DAY_IS_OVER.search(text) or (wait or 0.0) > QUOTA_FROM:
         return _later(response)
     return RetryAfter(
         kind="rate_limited",

@@ -133,9 +133,10 @@ class ChatClient:
         body = b"".join(pieces)
         cut: str | None = None
         notes: tuple[str, ...] = ()
+        begun = False
         if assembler is not None:
             assembled = assembler.finish()
-            body, cut, notes = assembled.body, assembled.cut, assembled.notes
+            body, cut, notes, begun = assembled.body, assembled.cut, assembled.notes, assembled.begun
             if cut is None:
                 # Everything that was announced has come; how the connection ended no longer matters.
                 fault = None
@@ -145,6 +146,7 @@ class ChatClient:
             body=body,
             error=fault,
             cut=cut,
+            begun=begun,
             notes=notes,
             now=self._wall(),
             seconds=self._clock() - started,

@@ -32,11 +32,13 @@ class Assembled:
     """What a response came to.
 
     `body` is an answer in the non-streaming shape, or an error's, or what came instead of either. `cut`
-    says why it is no whole answer, None when nothing is missing.
+    says why it is no whole answer, None when nothing is missing. `begun` tells that some of an answer had come
+    before an error.
     """
 
     body: bytes
     cut: str | None = None
+    begun: bool = False
     notes: tuple[str, ...] = ()
 
 
@@ -139,8 +141,13 @@ class Assembler:
 
     def _result(self) -> Assembled:
         if self._error is not None:
-            return Assembled(body=self._error)
-        if not self._answer and self._cut is None and not self._done and not _EVENTS.match(self._head.lstrip()):
+            return Assembled(body=self._error, begun=bool(self._choices))
+        if (
+            not self._answer
+            and self._cut is None
+            and not self._done
+            and not _EVENTS.match(self._head.lstrip())
+        ):
             return Assembled(body=self._head)
         choices = [self._choices[index] for index in sorted(self._choices)]
         for choice in choices:
