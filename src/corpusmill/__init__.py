@@ -1,0 +1,69 @@
+"""Map columns of Arrow and Parquet tables through a chat-completion endpoint.
+
+`enrich` asks one or more prompts of every row of a table and writes the table with the answers as columns. Answers
+are kept in a store before their rows count as done, so that a paid answer is never lost and never bought twice.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from corpusmill.endpoints import Capabilities, OpenAICompatible, SambaNova
+    from corpusmill.errors import CorpusmillError
+    from corpusmill.job import load_job
+    from corpusmill.policy import Budget, FailurePolicy, Limits, RetryPolicy
+    from corpusmill.prompts.ask import Ask
+    from corpusmill.report import RunReport
+    from corpusmill.run import enrich, enrich_batches
+    from corpusmill.tables import SinkSpec, SourceSpec, read
+
+_HOME = {
+    "Ask": "corpusmill.prompts.ask",
+    "Budget": "corpusmill.policy",
+    "Capabilities": "corpusmill.endpoints",
+    "CorpusmillError": "corpusmill.errors",
+    "FailurePolicy": "corpusmill.policy",
+    "Limits": "corpusmill.policy",
+    "OpenAICompatible": "corpusmill.endpoints",
+    "RetryPolicy": "corpusmill.policy",
+    "RunReport": "corpusmill.report",
+    "SambaNova": "corpusmill.endpoints",
+    "SinkSpec": "corpusmill.tables",
+    "SourceSpec": "corpusmill.tables",
+    "enrich": "corpusmill.run",
+    "enrich_batches": "corpusmill.run",
+    "load_job": "corpusmill.job",
+    "read": "corpusmill.tables",
+}
+
+__all__ = [
+    "Ask",
+    "Budget",
+    "Capabilities",
+    "CorpusmillError",
+    "FailurePolicy",
+    "Limits",
+    "OpenAICompatible",
+    "RetryPolicy",
+    "RunReport",
+    "SambaNova",
+    "SinkSpec",
+    "SourceSpec",
+    "enrich",
+    "enrich_batches",
+    "load_job",
+    "read",
+]
+
+
+def __getattr__(name: str) -> object:
+    # Loaded when first used: a Dag file may import this package many times a minute and needs little of it.
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

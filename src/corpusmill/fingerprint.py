@@ -83,7 +83,12 @@ class Fingerprint:
 
     def fields_of(self, messages: Sequence[Message], vary: str | None = None) -> dict[str, str]:
         """Name every field that the key covers, each message by itself, with the hex digest of its value."""
-        fields = dict(self.fields)
+        return {**self.fields, **self.fields_of_messages(messages, vary)}
+
+    @staticmethod
+    def fields_of_messages(messages: Sequence[Message], vary: str | None = None) -> dict[str, str]:
+        """Name the fields that differ from row to row, with their digests."""
+        fields = {}
         for position, message in enumerate(messages):
             fields[f"messages[{position}]"] = digest(_messages([message])).hex()
         if vary is not None:

@@ -8,7 +8,7 @@ is told by the verdict.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import tenacity
 
@@ -24,13 +24,24 @@ _LARGEST_POWER = 30
 """Doublings of the back-off beyond which it is at its maximum for certain."""
 
 
+class Timed(Protocol):
+    """Whatever an attempt comes to: a verdict, or something of the caller's that is final too."""
+
+    @property
+    def seconds(self) -> float:
+        """How long the attempt took."""
+
+
+V = TypeVar("V", bound=Timed)
+
+
 async def with_retries(
-    attempt: Callable[[int], Awaitable[Verdict]],
+    attempt: Callable[[int], Awaitable[V]],
     policy: RetryPolicy,
     *,
     sleep: Callable[[float], Awaitable[None]],
     random: Callable[[], float],
-) -> Verdict:
+) -> V | RowFailed:
     """Call `attempt` with 1, 2, 3, ... until its verdict is final, and give that verdict.
 
     A failure that outlives the policy becomes a `RowFailed` of the same kind. `sleep` takes seconds,
@@ -44,7 +55,7 @@ async def with_retries(
     history.add(first)
     number = 1
 
-    async def next_attempt() -> Verdict:
+    async def next_attempt() -> V:
         nonlocal number
         if number == 1:
             number = 2
@@ -61,7 +72,7 @@ async def with_retries(
         sleep=sleep,
         retry_error_callback=history.given_up,
     )
-    verdict: Verdict = await retrying(next_attempt)
+    verdict: V | RowFailed = await retrying(next_attempt)
     return verdict
 
 
@@ -76,7 +87,7 @@ class _History:
     spent: float = 0.0
     possibly_paid: bool = False
 
-    def add(self, verdict: Verdict) -> None:
+    def add(self, verdict: Timed) -> None:
         self.tries += 1
         if isinstance(verdict, Unparsed):
             self.unparsed += 1

@@ -1,0 +1,101 @@
+"""The command `corpusmill` and what its errors and exit codes look like."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import os
+import sys
+from importlib import import_module
+from typing import Any
+
+import click
+
+from corpusmill.errors import CorpusmillError
+
+EPILOG = (
+    "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 come back later (a quota is used up), "
+    "4 budget used up, 130 interrupted."
+)
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are loaded when they are used, so that `--help` and errors come at once."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's shape
+        """Name the commands, in the order in which a user meets them."""
+        return list(_HOME)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """Load a command."""
+        home = _HOME.get(_SPELLINGS.get(cmd_name, cmd_name))
+        if home is None:
+            return None
+        module, _, name = home.partition(":")
+        found = getattr(import_module(module), name)
+        assert isinstance(found, click.Command)
+        return found
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command, or name the nearest one."""
+        if args and self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
+            close = difflib.get_close_matches(args[0], _HOME, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(_HOME)}"
+            ctx.fail(f"there is no command {args[0]!r}; {hint}")
+        return super().resolve_command(ctx, args)
+
+
+_HOME = {
+    "run": "corpusmill.cli.run:run_command",
+    "schema": "corpusmill.cli.run:schema_command",
+    "store": "corpusmill.cli.store:store_group",
+    "fake-endpoint": "corpusmill.testing.command:fake_endpoint_command",
+}
+
+_SPELLINGS = {"summarize": "summarise"}
+
+
+@click.group(cls=LazyGroup, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="corpusmill")
+def group() -> None:
+    """Map columns of Parquet and Arrow tables through a chat-completion endpoint.
+
+    Answers are kept as they come: a run that is killed goes on where it was, and nothing is paid twice.
+    """
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line, and give the exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        # What a terminal cannot show is escaped; it must not change what the command does.
+        with contextlib.suppress(AttributeError, ValueError):
+            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    try:
+        code = _run(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader has left (`| head`); there is nobody to tell.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    return code
+
+
+def _run(arguments: list[str] | None) -> int:
+    try:
+        result: Any = group.main(args=arguments, prog_name="corpusmill", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        return 2
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except click.Abort:
+        return 130
+    except CorpusmillError as error:
+        click.echo(f"corpusmill: {error}", err=True)
+        return type(error).exit_code
+    except KeyboardInterrupt:
+        return 130
+    return result if isinstance(result, int) else 0

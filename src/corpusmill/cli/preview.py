@@ -1,0 +1,80 @@
+"""`corpusmill run --limit N`: ask a few rows and show them side by side; no sink is written."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from corpusmill.cli.progress import Display
+from corpusmill.cli.run import told, write_json
+from corpusmill.report import RunReport, summary
+from corpusmill.run import enrich_batches
+from corpusmill.tables import open_source
+
+if TYPE_CHECKING:
+    from corpusmill.job import Job
+
+SHOWN = 600
+"""Characters of a cell."""
+
+
+def preview(job: Job, *, limit: int, as_json: bool, quiet: bool) -> None:
+    """Ask the first `limit` rows of a job and print them; what was paid for is in the store."""
+    least = limit if job.source.limit is None else min(limit, job.source.limit)
+    source = open_source(replace(job.source, limit=least))
+    reports: list[RunReport] = []
+    with Display(quiet=quiet) as display:
+        batches = list(
+            enrich_batches(
+                pa.RecordBatchReader.from_batches(source.schema, (chunk.batch for chunk in source.chunks())),
+                *job.prompts,
+                endpoint=job.endpoint,
+                store=job.store,
+                mode=job.mode,
+                limits=job.limits,
+                retry=job.retry,
+                failures=replace(job.failures, max_failed=1.0),
+                budget=job.budget,
+                prices=job.prices,
+                progress=display,
+                on_report=reports.append,
+            )
+        )
+    if as_json:
+        write_json(summary(reports[0]))
+        return
+    console = Console()
+    rows = pa.Table.from_batches(batches).to_pylist() if batches else []
+    for prompt in job.prompts:
+        read = [wanted.path for wanted in prompt.inputs if wanted.kind == "text"]
+        table = Table(title=prompt.into, show_lines=True, title_justify="left")
+        for name in (*read, prompt.into, "outcome"):
+            table.add_column(name, overflow="fold")
+        for row in rows:
+            outcome = row[f"{prompt.into}_outcome"]
+            status = outcome["status"] + "".join(f"\n{note}" for note in outcome["notes"] or ())
+            if outcome["error"]:
+                status += f"\n{outcome['error']}"
+            cells = [*(_at(row, path) for path in read), row[prompt.into], status]
+            table.add_row(*(Text(_shown(cell)) for cell in cells))
+        console.print(table)
+    console.print(Text(told(reports[0]).replace("output: None", "preview: no output was written")))
+
+
+def _at(row: dict[str, object], path: str) -> object:
+    if path in row:
+        return row[path]
+    found: object = row
+    for step in path.split("."):
+        found = found.get(step) if isinstance(found, dict) else None
+    return found
+
+
+def _shown(cell: object) -> str:
+    text = "" if cell is None else str(cell)
+    return text if len(text) <= SHOWN else text[:SHOWN] + "…"

@@ -1,0 +1,164 @@
+"""`corpusmill run` and `corpusmill schema`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from corpusmill.cli.progress import Display, duration
+from corpusmill.errors import InterruptedRunError, RunEndedError
+from corpusmill.job import job_schema, load_job
+from corpusmill.report import summary
+from corpusmill.run import enrich
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType
+
+    from corpusmill.engine.engine import Engine
+    from corpusmill.job import Job
+    from corpusmill.report import RunReport
+
+
+@click.command("run", short_help="Run a job file.")
+@click.argument("job", type=click.Path(dir_okay=False))
+@click.option(
+    "--limit", type=click.IntRange(min=1), help="Preview: ask so many rows, print them, write no sink."
+)
+@click.option("--overwrite", is_flag=True, help="Replace what lies in the sink, whatever it is.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print the report as JSON on standard output, nothing else."
+)
+@click.option("--quiet", is_flag=True, help="Show no progress.")
+def run_command(job: str, *, limit: int | None, overwrite: bool, as_json: bool, quiet: bool) -> None:
+    """Run the job in the file JOB.
+
+    What was paid for is kept at every moment: after a kill, a failure or Ctrl-C the same command goes on.
+    """
+    loaded = load_job(job)
+    if limit is not None:
+        from corpusmill.cli.preview import preview
+
+        preview(loaded, limit=limit, as_json=as_json, quiet=quiet)
+        return
+    run_job(loaded, command=f"corpusmill run {job}", overwrite=overwrite, as_json=as_json, quiet=quiet)
+
+
+@click.command("schema", short_help="Print the JSON schema of a job file.")
+def schema_command() -> None:
+    """Print the JSON schema of a job file, for editors and checks."""
+    write_json(job_schema())
+
+
+def run_job(job: Job, *, command: str, overwrite: bool, as_json: bool, quiet: bool) -> None:
+    """Run a job with progress and signals; print the report, or what to do next."""
+    with Display(quiet=quiet) as display, signals(display) as stopper:
+        try:
+            report = enrich(
+                job.source,
+                job.sink,
+                *job.prompts,
+                endpoint=job.endpoint,
+                store=job.store,
+                mode=job.mode,
+                refresh=job.refresh,
+                limits=job.limits,
+                retry=job.retry,
+                failures=job.failures,
+                budget=job.budget,
+                prices=job.prices,
+                telemetry=job.telemetry,
+                overwrite=overwrite,
+                progress=display,
+                on_start=stopper.take,
+                written_job=job.written,
+            )
+        except RunEndedError as error:
+            if error.report is not None and as_json:
+                write_json(summary(error.report))
+            if isinstance(error, InterruptedRunError):
+                raise InterruptedRunError(_how_to_go_on(error.report, command)) from None
+            raise
+    if as_json:
+        write_json(summary(report))
+    elif not quiet:
+        click.echo(told(report))
+
+
+class Stopper:
+    """Stops the engine that it was handed: first gently, then at once."""
+
+    def __init__(self, display: Display) -> None:
+        """Speak through the display."""
+        self._display = display
+        self._engine: Engine | None = None
+        self._asked = 0
+
+    def take(self, engine: Engine) -> None:
+        """Hear which engine runs."""
+        self._engine = engine
+
+    def __call__(self, _number: int, _frame: FrameType | None) -> None:
+        """Handle a signal."""
+        self._asked += 1
+        if self._engine is None or self._asked > 1:
+            os._exit(130)
+        self._display.say(
+            "stopping: nothing new is sent, answers on their way are kept; once more to leave at once"
+        )
+        self._engine.stop(grace=None)
+
+
+@contextlib.contextmanager
+def signals(display: Display) -> Iterator[Stopper]:
+    """Answer SIGINT and SIGTERM while a run goes on, and put back what was there before."""
+    stopper = Stopper(display)
+    before = {number: signal.signal(number, stopper) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stopper
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _how_to_go_on(report: RunReport | None, command: str) -> str:
+    kept = (
+        f"{report.rows:,} rows were finished, and {report.live:,} answers were kept"
+        if report
+        else "nothing was sent"
+    )
+    return f"interrupted: {kept}. Go on with: {command}"
+
+
+def told(report: RunReport) -> str:
+    """Say what a run did, for a person."""
+    if report.skipped_run:
+        return f"nothing to do: {report.output} is up to date ({report.rows:,} rows); nothing was asked"
+    statuses = ", ".join(f"{count:,} {status}" for status, count in sorted(report.outcomes.items()))
+    cost = "" if report.cost is None else f", ${report.cost:,.4f}"
+    lines = [
+        f"{report.rows:,} rows in {duration(report.seconds)}: {statuses}",
+        (
+            f"asked {report.live:,}, from the store {report.cached:,}, same as another row {report.deduplicated:,}, "
+            f"blank {report.skipped:,}, without an answer {report.unanswered:,}"
+        ),
+        f"{report.attempts:,} attempts, {report.prompt_tokens:,} + {report.completion_tokens:,} tokens{cost}",
+    ]
+    if report.possibly_paid_twice:
+        lines.append(f"at most {report.possibly_paid_twice:,} requests may have been paid twice")
+    lines.extend(f"changed by Parquet: {text}" for text in report.changed_types)
+    lines.append(f"output: {report.output}")
+    return "\n".join(lines)
+
+
+def write_json(value: Any) -> None:
+    """Write JSON to standard output, UTF-8 whatever the terminal thinks."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
+    sys.stdout.buffer.flush()

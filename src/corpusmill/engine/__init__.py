@@ -1,0 +1,1 @@
+"""The machine behind `enrich`: one asynchronous implementation, and the door into it."""

@@ -1,0 +1,413 @@
+"""One request, from the moment it is missing to the moment its answer is durable.
+
+What holds: a request is on the wire only while it has a permit and a claim in the store; the permit is given back
+only after the answer is durable, so that what is sent and not yet committed never exceeds the concurrency; nobody
+sleeps holding a permit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from corpusmill.chat.retry import with_retries
+from corpusmill.chat.verdict import (
+    Accepted,
+    ComesBackLater,
+    RetryAfter,
+    RowFailed,
+    RunEnds,
+    Unparsed,
+    Verdict,
+)
+from corpusmill.errors import BudgetUsedUpError, ComeBackLaterError
+from corpusmill.exchange import read_completion
+from corpusmill.killpoints import reach
+from corpusmill.rows.judge import CUT, Answer, next_ceiling
+from corpusmill.rows.render import characters
+from corpusmill.store.protocol import Cost, Entry, Put, Release, Wanted
+from corpusmill.store.serving import choose
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from corpusmill.chat.client import ChatClient
+    from corpusmill.chat.limits import Limiter
+    from corpusmill.engine.pages import OpenChunk
+    from corpusmill.engine.tally import Wire
+    from corpusmill.policy import Budget, RetryPolicy
+    from corpusmill.prompts.prompt import Rendered
+    from corpusmill.rows.render import Renderer
+    from corpusmill.store.protocol import Membership, Store
+    from corpusmill.store.writer import GroupWriter
+
+HELD_POLL = 0.25
+"""Seconds between two looks at a key that another process is asking."""
+
+NO_QUOTA_RESET = 3_600.0
+"""Seconds that a used-up quota is remembered for when the endpoint does not say when it resets."""
+
+
+@dataclass(slots=True)
+class Pending:
+    """A distinct request that has no answer yet, and the rows that wait for it."""
+
+    key: bytes
+    ceiling: int | None
+    renderer: Renderer
+    rendered: Rendered
+    shape: str
+    waiters: list[tuple[OpenChunk, int, int]] = field(default_factory=list)
+    followers: list[Pending] = field(default_factory=list)
+    rejected: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _NotAsked:
+    """No attempt was made: another live process is asking this key (`held`), or has answered it meanwhile."""
+
+    held: bool
+    seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class Estimate:
+    """How many tokens a request will take, learned from the answers so far; a guess until there are some."""
+
+    per_character: float = 0.3
+    completion: float = 256.0
+
+    def tokens(self, size: int, ceiling: int | None) -> int:
+        """Estimate prompt and completion tokens together."""
+        completion = self.completion if ceiling is None else min(self.completion, ceiling)
+        return int(size * self.per_character + completion) + 1
+
+    def learn(self, size: int, prompt_tokens: int | None, completion_tokens: int | None) -> None:
+        """Move towards what a server has counted."""
+        if prompt_tokens and size:
+            self.per_character += 0.05 * (prompt_tokens / size - self.per_character)
+        if completion_tokens:
+            self.completion += 0.05 * (completion_tokens - self.completion)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """The conditions under which a run asks: conduct, and which stored answers it accepts."""
+
+    retry: RetryPolicy
+    budget: Budget | None
+    context_tokens: int | None
+    not_before: float | None
+    price: Callable[[int, int], float] | None
+
+
+class Asker:
+    """Asks one request at a time, as often as it takes."""
+
+    def __init__(
+        self,
+        *,
+        client: ChatClient,
+        limiter: Limiter,
+        writer: GroupWriter,
+        store: Store,
+        member: Membership,
+        terms: Terms,
+        identity: str,
+        model: str,
+        wire: Wire,
+        sleep: Callable[[float], Any],
+    ) -> None:
+        """Take what a run has opened; `sleep` is how a request waits without holding anything."""
+        self._client = client
+        self._limiter = limiter
+        self._writer = writer
+        self._store = store
+        self._member = member
+        self._terms = terms
+        self._identity = identity
+        self._model = model
+        self._wire = wire
+        self._sleep = sleep
+        self._estimate = Estimate()
+        self._quota_noted = False
+        self.in_the_air: set[asyncio.Task[Any]] = set()
+
+    async def ask(self, pending: Pending) -> Answer:
+        """Give the answer of a request: a stored one that came meanwhile, a live one, or a failure.
+
+        Raises what ends the run.
+        """
+        ceiling, raised = pending.ceiling, 0
+        attempts, seconds = 0, 0.0
+        while True:
+            verdict, tried, took = await self._until_settled(pending, ceiling)
+            attempts += tried
+            seconds += took
+            if isinstance(verdict, Answer):
+                return replace(verdict, attempts=attempts, seconds=seconds if attempts else None)
+            if isinstance(verdict, Accepted):
+                following = self._raise_ceiling(pending, verdict, ceiling, raised)
+                if following is not None:
+                    ceiling, raised = following, raised + 1
+                    self._wire.retries["length"] += 1
+                    continue
+                notes = verdict.notes if not raised else (*verdict.notes, f"ceiling_raised {ceiling}")
+                return Answer(
+                    completion=verdict.completion,
+                    kind=_kind(verdict),
+                    origin="live",
+                    attempts=attempts,
+                    seconds=seconds,
+                    request_id=verdict.request_id,
+                    notes=notes,
+                )
+            assert isinstance(verdict, RowFailed)
+            return Answer(
+                error=verdict.reason,
+                kind=verdict.kind,
+                origin="unanswered",
+                attempts=attempts,
+                seconds=seconds,
+                request_id=verdict.request_id,
+            )
+
+    def _raise_ceiling(
+        self, pending: Pending, verdict: Accepted, ceiling: int | None, raised: int
+    ) -> int | None:
+        prompt = pending.renderer.prompt
+        return next_ceiling(
+            verdict.completion,
+            ceiling=ceiling,
+            highest=prompt.escalate_to,
+            context=self._terms.context_tokens,
+            raised=raised,
+        )
+
+    async def _until_settled(
+        self, pending: Pending, ceiling: int | None
+    ) -> tuple[Accepted | RowFailed | Answer, int, float]:
+        attempts = 0
+        seconds = 0.0
+
+        async def attempt(_number: int) -> Verdict | _NotAsked:
+            nonlocal attempts, seconds
+            verdict = await self._attempt(pending, ceiling)
+            if not isinstance(verdict, _NotAsked):
+                attempts += 1
+                seconds += verdict.seconds
+            return verdict
+
+        while True:
+            verdict = await with_retries(attempt, self._terms.retry, sleep=self._sleep, random=random.random)
+            if isinstance(verdict, _NotAsked):
+                answer = None if verdict.held else self._look_up(pending, ceiling)
+                if answer is not None:
+                    return answer, attempts, seconds
+                await self._sleep(HELD_POLL)
+                continue
+            if isinstance(verdict, RunEnds):
+                raise verdict.error
+            if isinstance(verdict, ComesBackLater):
+                raise self._come_back_later(verdict)
+            assert isinstance(verdict, Accepted | RowFailed), verdict
+            return verdict, attempts, seconds
+
+    async def _attempt(self, pending: Pending, ceiling: int | None) -> Verdict | _NotAsked:
+        size = characters(pending.rendered.messages)
+        tokens = self._estimate.tokens(size, ceiling)
+        reserved = await self._reserve(tokens, size, ceiling)
+        async with self._limiter.permit(tokens) as permit:
+            task = asyncio.current_task()
+            assert task is not None
+            self.in_the_air.add(task)
+            self._wire.in_flight += 1
+            try:
+                reach("claiming")
+                claim = await self._writer.claim(Wanted(pending.key, ceiling, self._terms.not_before))
+                if claim == "held":
+                    return _NotAsked(held=True)
+                if claim == "answered":
+                    return _NotAsked(held=False)
+                if claim == "granted_again":
+                    self._wire.possibly_paid_twice += 1
+                reach("sending")
+                verdict = await self._send(pending, ceiling)
+                self._wire.attempts += 1
+                verdict = permit.settle(verdict, _used(verdict))
+                return await self._settle(pending, ceiling, verdict, size, reserved)
+            finally:
+                self._wire.in_flight -= 1
+                self.in_the_air.discard(task)
+
+    async def _send(self, pending: Pending, ceiling: int | None) -> Verdict:
+        request = pending.renderer.request(pending.rendered, ceiling=ceiling)
+        try:
+            return await self._client.send(request)
+        except asyncio.CancelledError:
+            # Torn away while the request was out: it may be computed and paid, and the store has to remember that.
+            lost = self._writer.release(Release(key=pending.key, possibly_paid=True))
+            lost.add_done_callback(lambda done: done.cancelled() or done.exception())
+            raise
+
+    async def _settle(
+        self, pending: Pending, ceiling: int | None, verdict: Verdict, size: int, reserved: tuple[int, float]
+    ) -> Verdict:
+        """Make durable what an attempt came to, before the permit is given back."""
+        cost = Cost(attempts=1, reserved_tokens=reserved[0], reserved_usd=reserved[1])
+        if isinstance(verdict, Accepted):
+            self._learn(verdict, size)
+            await self._writer.put(self._put(pending, ceiling, verdict, size, cost))
+            reach("stored")
+            await self._clear_quota()
+            return verdict
+        if isinstance(verdict, Unparsed):
+            pending.rejected += 1
+            await self._writer.put(self._put_rejected(pending, ceiling, verdict, cost))
+            if pending.rejected > 1:
+                return RowFailed(
+                    kind="unparsed",
+                    reason=f"{verdict.reason} (twice)",
+                    request_id=verdict.request_id,
+                    seconds=verdict.seconds,
+                )
+            self._wire.retries["unparsed"] += 1
+            return verdict
+        possibly_paid = isinstance(verdict, RetryAfter | RowFailed) and verdict.possibly_paid
+        await self._writer.release(Release(key=pending.key, possibly_paid=possibly_paid, cost=cost))
+        if isinstance(verdict, RetryAfter):
+            self._wire.retries[verdict.kind] += 1
+            if verdict.rate_limited:
+                self._wire.rate_limited += 1
+        return verdict
+
+    def _learn(self, verdict: Accepted, size: int) -> None:
+        completion = verdict.completion
+        self._wire.live += 1
+        self._wire.answered(verdict.seconds, completion.prompt_tokens, completion.completion_tokens)
+        self._estimate.learn(size, completion.prompt_tokens, completion.completion_tokens)
+
+    def _put(self, pending: Pending, ceiling: int | None, verdict: Accepted, size: int, cost: Cost) -> Put:
+        completion = verdict.completion
+        prompt_tokens, completion_tokens = completion.prompt_tokens or 0, completion.completion_tokens or 0
+        price = self._terms.price
+        fields = pending.renderer.message_fields(pending.rendered)
+        return Put(
+            entry=Entry(
+                pending.key,
+                completion.body,
+                ceiling,
+                completion.finish_reason,
+                completion.prompt_tokens,
+                completion.completion_tokens,
+                completion.choices,
+                time.time(),
+                self._member.invocation,
+            ),
+            cost=Cost(
+                attempts=cost.attempts,
+                prompt_tokens=prompt_tokens,
+                completion_tokens=completion_tokens,
+                usd=price(prompt_tokens, completion_tokens) if price else 0.0,
+                reserved_tokens=cost.reserved_tokens,
+                reserved_usd=cost.reserved_usd,
+            ),
+            model=self._model,
+            characters=size,
+            shape=pending.shape,
+            fields=fields,
+        )
+
+    def _put_rejected(self, pending: Pending, ceiling: int | None, verdict: Unparsed, cost: Cost) -> Put:
+        return Put(
+            entry=Entry(
+                pending.key,
+                verdict.body,
+                ceiling,
+                None,
+                None,
+                None,
+                0,
+                time.time(),
+                self._member.invocation,
+                "rejected",
+            ),
+            cost=cost,
+            model=self._model,
+        )
+
+    async def _reserve(self, tokens: int, size: int, ceiling: int | None) -> tuple[int, float]:
+        budget = self._terms.budget
+        if budget is None:
+            return 0, 0.0
+        # What is set aside must not be less than what comes: the ceiling if there is one, and a margin on the text.
+        most = (
+            int(size * self._estimate.per_character * 1.3)
+            + 16
+            + (ceiling or int(self._estimate.completion * 2))
+        )
+        usd = self._terms.price(most, 0) if self._terms.price else 0.0
+        while True:
+            found = await asyncio.to_thread(
+                self._store.reserve, self._member.owner, tokens=max(most, tokens), usd=usd, budget=budget
+            )
+            if found == "granted":
+                return max(most, tokens), usd
+            if found == "used_up":
+                raise BudgetUsedUpError(
+                    "the budget is used up; what was paid is kept, and a larger budget goes on"
+                )
+            await self._sleep(HELD_POLL)
+
+    def _look_up(self, pending: Pending, ceiling: int | None) -> Answer | None:
+        entries = self._store.get_many([pending.key]).get(pending.key, [])
+        entry = choose(entries, ceiling, self._terms.not_before)
+        if entry is None:
+            return None
+        origin = "deduplicated" if entry.invocation == self._member.invocation else "cached"
+        return Answer(completion=read_completion(entry.body), origin=origin)  # type: ignore[arg-type]
+
+    def _come_back_later(self, verdict: ComesBackLater) -> ComeBackLaterError:
+        resets_at = verdict.resets_at
+        until = resets_at.timestamp() if resets_at else time.time() + NO_QUOTA_RESET
+        self._store.set_quota(self._identity, resets_at=until, reason=verdict.reason)
+        when = (
+            f"it resets at {resets_at:%Y-%m-%d %H:%M:%S} UTC"
+            if resets_at
+            else "the endpoint did not say until when"
+        )
+        return ComeBackLaterError(
+            f"a quota of the endpoint is used up ({verdict.reason}); {when}. "
+            "What was answered is kept; run the same job again then",
+            resets_at=resets_at,
+        )
+
+    async def _clear_quota(self) -> None:
+        if not self._quota_noted:
+            self._quota_noted = True
+            await asyncio.to_thread(self._store.clear_quota, self._identity)
+
+
+def _used(verdict: Verdict) -> int | None:
+    if isinstance(verdict, Accepted):
+        completion = verdict.completion
+        if completion.prompt_tokens is not None:
+            return completion.prompt_tokens + (completion.completion_tokens or 0)
+    return None
+
+
+def _kind(verdict: Accepted) -> str | None:
+    """Name the sort of an answer that is none, for the counts and for telling a broken endpoint."""
+    completion = verdict.completion
+    if completion.finish_reason in CUT:
+        return "truncated"
+    if (
+        completion.finish_reason == "stop"
+        and not (completion.content or "").strip()
+        and completion.choices == 1
+    ):
+        return "empty_answer"
+    return None

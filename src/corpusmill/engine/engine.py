@@ -1,0 +1,520 @@
+"""The flow of rows: read, render, look up, ask what is missing, gather, hand on.
+
+One event loop does the asking. Two threads beside it do what would block it: the desk reads the source, renders and
+looks up what is stored; the bindery turns settled chunks into batches and hands them to the output.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict, deque
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+from corpusmill.chat.client import ChatClient
+from corpusmill.chat.limits import Limiter
+from corpusmill.chat.transport import Timeouts, default_transport
+from corpusmill.engine.asking import Asker, Pending, Terms
+from corpusmill.engine.pages import OpenChunk
+from corpusmill.engine.tally import Ledger, Timeline, Wire
+from corpusmill.errors import BrokenEndpointError, InterruptedRunError, StoreMissError
+from corpusmill.exchange import NotACompletionError, read_completion
+from corpusmill.fingerprint import canonical, digest
+from corpusmill.killpoints import reach
+from corpusmill.report import Moment
+from corpusmill.rows.judge import Answer
+from corpusmill.store.serving import choose
+from corpusmill.store.writer import GroupWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import httpx
+    import pyarrow as pa
+
+    from corpusmill.endpoints import Endpoint
+    from corpusmill.policy import Limits
+    from corpusmill.rows.render import Renderer
+    from corpusmill.store.protocol import Entry, Membership, Store
+
+WINDOW_ROWS = 65_536
+"""Rows that may be open at once: enough that a straggler of half a minute holds up nobody at 2,000 rows a second."""
+
+WINDOW_BYTES = 128 << 20
+BOUND_AHEAD = 4
+"""Settled chunks that may wait for the bindery before the desk reads on."""
+
+FIRST_ALIKE = 20
+"""When the first so many distinct requests all fail in one way, the endpoint is not what the user thinks."""
+
+MANY_ALIKE = 100
+"""And so many in a row, later on."""
+
+REMEMBERED_FAILURES = 10_000
+TICK = 0.25
+
+# These are faults of a row's own text, so that many of them in a row say nothing about the endpoint.
+_OF_THE_ROW = frozenset({"context_overflow", "larger_than_limit", "content_filter", "unsendable"})
+
+
+class Chunk(Protocol):
+    """A stretch of the source: its first row's number, and its rows."""
+
+    @property
+    def first_row(self) -> int: ...  # noqa: D102
+    @property
+    def batch(self) -> pa.RecordBatch: ...  # noqa: D102
+
+
+class Output(Protocol):
+    """Where bound batches go. Called from the bindery's thread; `write` may block to slow the run down."""
+
+    def write(self, first_row: int, batch: pa.RecordBatch) -> None:
+        """Take a batch; they come in any order, each row once."""
+
+    def finish(self, rows: int) -> None:
+        """Hear that there were so many rows and all have been written."""
+
+
+class Bindery(Protocol):
+    """Makes a batch of the output from a settled chunk."""
+
+    def bind(self, chunk: OpenChunk) -> pa.RecordBatch:
+        """Build it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """What a run is doing, for whoever shows it.
+
+    `rows` are finished ones of `total` (None when unknown). `waiting` says why nothing goes out, None when all is
+    well; `in_flight` of `concurrency` are out.
+    """
+
+    phase: str
+    rows: int
+    total: int | None
+    seconds: float
+    live: int
+    hits: int
+    tokens: int
+    in_flight: int
+    concurrency: int
+    backing_off: int
+    rate_limited: int
+    waiting: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """Everything that a run has opened and the engine works with. `total` is the number of rows where known."""
+
+    chunks: Iterator[Chunk]
+    renderers: list[Renderer]
+    endpoint: Endpoint
+    store: Store
+    member: Membership
+    terms: Terms
+    limits: Limits
+    binder: Bindery
+    output: Output
+    ledger: Ledger
+    replay: bool
+    total: int | None
+    transport: httpx.AsyncBaseTransport | None
+    progress: Callable[[Progress], None] | None
+
+
+class Engine:
+    """Runs a `Work` to its end, in the event loop of the thread that the door gives it."""
+
+    def __init__(self, work: Work) -> None:
+        """Prepare; nothing is opened or started yet."""
+        self._work = work
+        self.wire = Wire()
+        self.timeline = Timeline()
+        self._started = time.monotonic()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._over: asyncio.Event | None = None
+        self._room: asyncio.Event | None = None
+        self._ending: BaseException | None = None
+        self._grace: float | None = None
+        self._stopped_early: tuple[float | None] | None = None
+        self._ready: deque[Pending] = deque()
+        self._in_flight: dict[bytes, Pending] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._failed: OrderedDict[tuple[bytes, int | None], Answer] = OrderedDict()
+        self._busy = 0
+        self._open_chunks = 0
+        self._open_rows = 0
+        self._open_bytes = 0
+        self._binding = 0
+        self._read_rows = 0
+        self._hits = 0
+        self._all_read = False
+        self._alike: tuple[str | None, int] = (None, 0)
+        self._succeeded = False
+        self._keys_of_prompts = [self._shape(renderer) for renderer in work.renderers]
+
+    async def run(self) -> None:
+        """Do the work; raise what ended it early, after everything in the air was kept."""
+        work = self._work
+        self._loop = asyncio.get_running_loop()
+        self._over, self._room = asyncio.Event(), asyncio.Event()
+        if self._stopped_early is not None:
+            self._stop(self._stopped_early[0])
+        self._desk = ThreadPoolExecutor(1, "corpusmill-desk")
+        self._bindery = ThreadPoolExecutor(1, "corpusmill-bindery")
+        writer = GroupWriter(work.store, work.member.owner)
+        timeouts = Timeouts(connect=work.limits.connect_timeout, read=work.limits.read_timeout)
+        transport = work.transport or default_transport(
+            connections=work.limits.concurrency, timeouts=timeouts
+        )
+        client = ChatClient(work.endpoint, transport=transport, timeouts=timeouts)
+        self._limiter = Limiter(work.limits, clock=time.monotonic, name=work.endpoint.url)
+        self._asker = Asker(
+            client=client,
+            limiter=self._limiter,
+            writer=writer,
+            store=work.store,
+            member=work.member,
+            terms=work.terms,
+            identity=work.endpoint.identity,
+            model=work.endpoint.model,
+            wire=self.wire,
+            sleep=self._back_off,
+        )
+        reader = asyncio.create_task(self._read())
+        ticker = asyncio.create_task(self._tick())
+        try:
+            await self._over.wait()
+            reader.cancel()
+            await self._land()
+        finally:
+            ticker.cancel()
+            for task in (reader, ticker, *self._tasks):
+                task.cancel()
+            await asyncio.gather(reader, ticker, *self._tasks, return_exceptions=True)
+            await writer.close()
+            await client.aclose()
+            await asyncio.to_thread(self._desk.shutdown, wait=True, cancel_futures=True)
+            await asyncio.to_thread(self._bindery.shutdown, wait=True, cancel_futures=True)
+        if self._ending is not None:
+            raise self._ending
+        work.output.finish(self._read_rows)
+        self._report_progress("written")
+
+    # ending
+
+    def stop(self, *, grace: float | None) -> None:
+        """End the run from any thread: nothing new is sent; what arrives within `grace` seconds is kept."""
+        if self._loop is None:
+            self._stopped_early = (grace,)
+            return
+        try:
+            self._loop.call_soon_threadsafe(self._stop, grace)
+        except RuntimeError:
+            return  # the loop has closed: the run is over
+
+    def _stop(self, grace: float | None) -> None:
+        self._grace = grace
+        self._end(InterruptedRunError("interrupted"))
+        if grace == 0:
+            for task in self._tasks:
+                task.cancel()
+
+    def _end(self, error: BaseException) -> None:
+        if self._ending is None:
+            self._ending = error
+            in_the_air = self._asker.in_the_air if hasattr(self, "_asker") else set()
+            for task in self._tasks - in_the_air:
+                task.cancel()
+        assert self._over is not None
+        self._over.set()
+
+    async def _land(self) -> None:
+        """Wait for what is in the air: it is paid for."""
+        flying = set(self._asker.in_the_air)
+        if flying:
+            await asyncio.wait(flying, timeout=self._grace)
+
+    def _end_if_done(self) -> None:
+        if self._all_read and not self._open_chunks and not self._binding:
+            assert self._over is not None
+            self._over.set()
+
+    # reading
+
+    async def _read(self) -> None:
+        assert self._loop is not None
+        try:
+            while True:
+                await self._wait_for_room()
+                chunk = await self._loop.run_in_executor(self._desk, self._next_chunk)
+                if chunk is None:
+                    break
+                self._admit(chunk)
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:  # noqa: BLE001 - ends the run, and is raised from it
+            self._end(error)
+            return
+        self._all_read = True
+        self._end_if_done()
+
+    async def _wait_for_room(self) -> None:
+        assert self._room is not None
+        enough = 2 * self._work.limits.concurrency + 256
+        while (
+            len(self._ready) >= enough
+            or self._open_rows >= max(WINDOW_ROWS, 64 * self._work.limits.concurrency)
+            or self._open_bytes >= WINDOW_BYTES
+            or self._binding >= BOUND_AHEAD
+        ):
+            self._room.clear()
+            await self._room.wait()
+
+    def _next_chunk(self) -> OpenChunk | None:
+        chunk = next(self._work.chunks, None)
+        if chunk is None:
+            return None
+        reach("rendering")
+        asked = [renderer.ask(chunk.batch) for renderer in self._work.renderers]
+        wanted = list({key for prompt in asked for key in prompt.keys if key is not None})
+        found = self._work.store.get_many(wanted) if wanted else {}
+        answers = [
+            [
+                None if key is None else self._stored(found.get(key), rendered.ceiling if rendered else None)
+                for key, rendered in zip(prompt.keys, prompt.rendered, strict=True)
+            ]
+            for prompt in asked
+        ]
+        return OpenChunk(chunk.first_row, chunk.batch, asked, answers, 0, chunk.batch.nbytes)
+
+    def _stored(self, entries: list[Entry] | None, ceiling: int | None) -> Answer | None:
+        if not entries:
+            return None
+        entry = choose(entries, ceiling, self._work.terms.not_before)
+        if entry is None:
+            return None
+        try:
+            completion = read_completion(entry.body)
+        except NotACompletionError:
+            return None
+        own = entry.invocation == self._work.member.invocation
+        return Answer(completion, None, None, "deduplicated" if own else "cached")
+
+    def _admit(self, chunk: OpenChunk) -> None:
+        self._open_chunks += 1
+        self._open_rows += chunk.batch.num_rows
+        self._open_bytes += chunk.weight
+        self._read_rows += chunk.batch.num_rows
+        for position, asked in enumerate(chunk.asked):
+            answers = chunk.answers[position]
+            for row, key in enumerate(asked.keys):
+                if key is None:
+                    continue
+                if answers[row] is not None:
+                    self._hits += 1
+                    continue
+                chunk.missing += 1
+                self._want(chunk, position, row, key)
+        if chunk.missing == 0:
+            self._bind(chunk)
+        else:
+            self._start_more()
+
+    def _want(self, chunk: OpenChunk, position: int, row: int, key: bytes) -> None:
+        rendered = chunk.asked[position].rendered[row]
+        assert rendered is not None
+        if self._work.replay:
+            raise StoreMissError(
+                f"row {chunk.first_row + row} has no stored answer for {self._work.renderers[position].prompt.into!r} "
+                f"(request key {key.hex()}), and the mode is replay; "
+                f"`corpusmill store explain` tells what the nearest stored request differs in"
+            )
+        pending = self._in_flight.get(key)
+        waiter = (chunk, position, row)
+        if pending is None:
+            pending = self._pending(position, key, rendered)
+            self._in_flight[key] = pending
+            self._ready.append(pending)
+        elif pending.ceiling != rendered.ceiling:
+            # The same content under another ceiling: whether the answer will serve it is known when it is there.
+            for follower in pending.followers:
+                if follower.ceiling == rendered.ceiling:
+                    follower.waiters.append(waiter)
+                    return
+            follower = self._pending(position, key, rendered)
+            follower.waiters.append(waiter)
+            pending.followers.append(follower)
+            return
+        pending.waiters.append(waiter)
+
+    def _pending(self, position: int, key: bytes, rendered: Any) -> Pending:
+        return Pending(
+            key=key,
+            ceiling=rendered.ceiling,
+            renderer=self._work.renderers[position],
+            rendered=rendered,
+            shape=self._keys_of_prompts[position],
+        )
+
+    def _shape(self, renderer: Renderer) -> str:
+        shape = digest(canonical(dict(renderer.shared_fields))).hex()
+        self._work.store.put_fields(shape, renderer.shared_fields)
+        return shape
+
+    # asking
+
+    def _start_more(self) -> None:
+        ceiling = self._work.limits.concurrency + 16
+        while self._ready and self._busy < ceiling and self._ending is None:
+            pending = self._ready.popleft()
+            self._busy += 1
+            task = asyncio.create_task(self._serve(pending))
+            self._tasks.add(task)
+            task.add_done_callback(self._served)
+        if self._room is not None:
+            self._room.set()
+
+    def _served(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._busy -= 1
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._end(error)
+        self._start_more()
+
+    async def _serve(self, pending: Pending) -> None:
+        failed = self._failed.get((pending.key, pending.ceiling))
+        if failed is not None:
+            answer = failed
+        else:
+            answer = await self._asker.ask(pending)
+            if answer.completion is None:
+                self._failed[(pending.key, pending.ceiling)] = replace(answer, attempts=0, seconds=None)
+                if len(self._failed) > REMEMBERED_FAILURES:
+                    self._failed.popitem(last=False)
+            self._watch(answer)
+        del self._in_flight[pending.key]
+        self._settle(pending, answer)
+
+    def _settle(self, pending: Pending, answer: Answer) -> None:
+        first = True
+        for chunk, position, row in pending.waiters:
+            given = answer
+            if not first and answer.completion is not None and answer.origin == "live":
+                given = replace(answer, origin="deduplicated", attempts=0, seconds=None)
+            first = False
+            if chunk.settle(position, row, given):
+                self._bind(chunk)
+        for follower in pending.followers:
+            known = self._in_flight.get(follower.key)
+            if known is None:
+                self._in_flight[follower.key] = follower
+                self._ready.appendleft(follower)
+            else:
+                known.followers.append(follower)
+
+    async def _back_off(self, seconds: float) -> None:
+        """Sleep without being counted as busy: another request takes the place."""
+        self._busy -= 1
+        self.wire.backing_off += 1
+        self._start_more()
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            self.wire.backing_off -= 1
+            self._busy += 1
+
+    def _watch(self, answer: Answer) -> None:
+        """End the run when the endpoint gives every request the same useless answer."""
+        kind = answer.kind
+        if kind is None or kind in _OF_THE_ROW or (kind == "truncated" and not self._climbed(answer)):
+            self._succeeded = self._succeeded or kind is None
+            self._alike = (None, 0)
+            return
+        before, count = self._alike
+        self._alike = (kind, count + 1 if kind == before else 1)
+        if self._alike[1] >= (MANY_ALIKE if self._succeeded else FIRST_ALIKE):
+            number = self._alike[1]
+            reason = answer.error or kind.replace("_", " ")
+            raise BrokenEndpointError(
+                f"{number} requests in a row failed in the same way: {reason}. The run asks {self._work.endpoint.url} "
+                f"for the model {self._work.endpoint.model!r}; look at the URL, the model and the parameters. "
+                "What was answered is kept"
+            )
+
+    @staticmethod
+    def _climbed(answer: Answer) -> bool:
+        return any(note.startswith("ceiling_raised") for note in answer.notes)
+
+    # binding
+
+    def _bind(self, chunk: OpenChunk) -> None:
+        assert self._loop is not None
+        self._binding += 1
+        future = self._loop.run_in_executor(self._bindery, self._bind_and_write, chunk)
+        future.add_done_callback(lambda done: self._bound(chunk, done))
+
+    def _bind_and_write(self, chunk: OpenChunk) -> None:
+        self._work.output.write(chunk.first_row, self._work.binder.bind(chunk))
+
+    def _bound(self, chunk: OpenChunk, done: asyncio.Future[None]) -> None:
+        self._binding -= 1
+        self._open_chunks -= 1
+        self._open_rows -= chunk.batch.num_rows
+        self._open_bytes -= chunk.weight
+        if not done.cancelled() and (error := done.exception()) is not None:
+            self._end(error)
+            return
+        assert self._room is not None
+        self._room.set()
+        self._end_if_done()
+
+    # showing
+
+    async def _tick(self) -> None:
+        while True:
+            self._report_progress("asking")
+            await asyncio.sleep(TICK)
+
+    def _report_progress(self, phase: str) -> None:
+        seconds = time.monotonic() - self._started
+        self.timeline.add(
+            Moment(
+                seconds=round(seconds, 3),
+                rows=self._work.ledger.rows,
+                live=self.wire.live,
+                in_flight=self.wire.in_flight,
+                rate_limited=self.wire.rate_limited,
+            )
+        )
+        if self._work.progress is not None:
+            self._work.progress(self._progress(phase, seconds))
+
+    def _progress(self, phase: str, seconds: float) -> Progress:
+        wire = self.wire
+        return Progress(
+            phase=phase,
+            rows=self._work.ledger.rows,
+            total=self._work.total,
+            seconds=seconds,
+            live=wire.live,
+            hits=self._hits,
+            tokens=wire.prompt_tokens + wire.completion_tokens,
+            in_flight=wire.in_flight,
+            concurrency=self._work.limits.concurrency,
+            backing_off=wire.backing_off,
+            rate_limited=wire.rate_limited,
+            waiting=self._waiting(),
+        )
+
+    def _waiting(self) -> str | None:
+        wait = self._limiter.waiting
+        if wait is None or not self._limiter.queued or wait.until is None:
+            return None
+        left = wait.until - time.monotonic()
+        return f"{wait.reason} ({left:.0f} s more)" if left >= 1 else wait.reason

@@ -1,0 +1,175 @@
+"""Open rows: a chunk of the source whose answers are being gathered, until all of them are there.
+
+A chunk settles when its last answer arrives, whatever other chunks do. It then becomes a batch of the output; a
+batch that has to wait for an earlier one is shelved, and the shelf puts batches on disk when they weigh too much.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from corpusmill.engine.tally import SHOWN
+from corpusmill.outcome import Outcome
+from corpusmill.report import Sample
+from corpusmill.rows.columns import Filling
+from corpusmill.rows.judge import Answer, judge
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from corpusmill.engine.tally import Ledger
+    from corpusmill.prompts.prompt import Prompt
+    from corpusmill.rows.render import Asked
+
+SHELF_BYTES = 64 << 20
+"""Weight of the batches that wait in memory for an earlier one; what is above goes to disk."""
+
+
+@dataclass(slots=True)
+class OpenChunk:
+    """A chunk of the source, what is asked of it, and the answers so far; `missing` counts those to come."""
+
+    first_row: int
+    batch: pa.RecordBatch
+    asked: list[Asked]
+    answers: list[list[Answer | None]]
+    missing: int
+    weight: int
+
+    def settle(self, prompt: int, row: int, answer: Answer) -> bool:
+        """Put an answer in its place; True when it was the last one."""
+        self.answers[prompt][row] = answer
+        self.missing -= 1
+        return self.missing == 0
+
+
+class Binder:
+    """Turns settled chunks into batches of the output, and counts every row exactly once."""
+
+    def __init__(
+        self,
+        *,
+        prompts: Sequence[Prompt],
+        kept_columns: Sequence[str],
+        schema: pa.Schema,
+        telemetry: bool,
+        ledger: Ledger,
+        failed: Callable[[int, str, Outcome], None],
+    ) -> None:
+        """`schema` is that of the output; `kept_columns` are the source's columns in it; `failed` hears of errors."""
+        self._prompts = prompts
+        self._kept = kept_columns
+        self._schema = schema
+        self._telemetry = telemetry
+        self._ledger = ledger
+        self._failed = failed
+
+    def bind(self, chunk: OpenChunk) -> pa.RecordBatch:
+        """Build the output batch of a chunk: its own columns, then those of each prompt."""
+        arrays: list[pa.Array[Any]] = [chunk.batch.column(name) for name in self._kept]
+        for position, prompt in enumerate(self._prompts):
+            arrays.extend(self._fill(chunk, position, prompt).arrays())
+        self._ledger.rows += chunk.batch.num_rows
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _fill(self, chunk: OpenChunk, position: int, prompt: Prompt) -> Filling:
+        filling = Filling(prompt, self._telemetry)
+        asked, answers = chunk.asked[position], chunk.answers[position]
+        account = self._ledger.prompts[position]
+        for row, (key, values) in enumerate(zip(asked.keys, asked.values, strict=True)):
+            answer = answers[row]
+            value: Any = None
+            if key is None:
+                reason = asked.unaskable.get(row)
+                if reason is None:
+                    outcome = Outcome(status="skipped", origin="skipped")
+                else:
+                    outcome = Outcome(status="failed", error=reason)
+            elif answer is None:
+                raise AssertionError(f"row {chunk.first_row + row} was bound before its answer came")
+            else:
+                outcome, value = judge(prompt, values, answer, key, cleaned=row in asked.cleaned)
+            filling.add(outcome, value, answer.completion if answer else None)
+            account.add(outcome)
+            if outcome.error is not None:
+                kind = answer.kind if answer is not None and answer.kind else outcome.status
+                account.errors[kind] += 1
+                self._failed(chunk.first_row + row, prompt.into, outcome)
+            if self._ledger.wants_sample(outcome):
+                self._ledger.show(_sample(chunk.first_row + row, prompt, values, outcome, value), outcome)
+        return filling
+
+
+def _sample(row: int, prompt: Prompt, values: Sequence[Any], outcome: Outcome, value: object) -> Sample:
+    inputs = {
+        wanted.path: _shown(item)
+        for wanted, item in zip(prompt.inputs, values, strict=True)
+        if item is not None
+    }
+    return Sample(
+        row=row,
+        into=prompt.into,
+        inputs=inputs,
+        output=None if value is None else _shown(value),
+        status=outcome.status,
+        error=outcome.error,
+        seconds=outcome.seconds,
+        attempts=outcome.attempts,
+        notes=outcome.notes,
+    )
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, bytes):
+        return f"{len(value)} bytes"
+    text = value if isinstance(value, str) else str(value)
+    return text if len(text) <= SHOWN else text[:SHOWN] + "…"
+
+
+@dataclass(slots=True)
+class Shelf:
+    """Batches that came before their turn, by first row; the heaviest load of them lies on disk."""
+
+    next_row: int
+    held: dict[int, pa.RecordBatch | Path] = field(default_factory=dict)
+    weight: int = 0
+    folder: tempfile.TemporaryDirectory[str] | None = None
+
+    def put(self, first_row: int, batch: pa.RecordBatch) -> None:
+        """Shelve a batch."""
+        weight = batch.nbytes
+        if self.weight + weight > SHELF_BYTES and first_row != self.next_row:
+            if self.folder is None:
+                self.folder = tempfile.TemporaryDirectory(prefix="corpusmill-")
+            path = Path(self.folder.name, f"{first_row}.arrow")
+            with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, batch.schema) as writer:
+                writer.write_batch(batch)
+            self.held[first_row] = path
+            return
+        self.weight += weight
+        self.held[first_row] = batch
+
+    def take(self) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Give the batches whose turn it is, in order of rows."""
+        while (found := self.held.pop(self.next_row, None)) is not None:
+            first_row = self.next_row
+            if isinstance(found, Path):
+                with pa.OSFile(str(found), "rb") as file:
+                    found_batch = pa.ipc.open_file(file).get_batch(0)
+                found.unlink()
+            else:
+                found_batch = found
+                self.weight -= found_batch.nbytes
+            self.next_row += found_batch.num_rows
+            yield first_row, found_batch
+
+    def close(self) -> None:
+        """Remove what lies on disk."""
+        if self.folder is not None:
+            self.folder.cleanup()
+            self.folder = None

@@ -1,0 +1,333 @@
+"""A job file and the objects that it stands for."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, Field, ValidationError
+
+from corpusmill.endpoints import Capabilities, OpenAICompatible, SambaNova
+from corpusmill.errors import JobError, UsageError
+from corpusmill.job.models import (
+    BudgetModel,
+    EndpointModel,
+    FailuresModel,
+    LimitsModel,
+    Model,
+    PricesModel,
+    RetryModel,
+    SinkModel,
+    SourceModel,
+    StoreModel,
+    Text,
+)
+from corpusmill.job.prompts import PromptModel, build_prompt
+from corpusmill.job.yaml_text import Document, Place, plain, read_yaml
+from corpusmill.policy import Budget, FailurePolicy, Limits, RetryPolicy
+from corpusmill.tables import SinkSpec, SourceSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from corpusmill.endpoints import Endpoint
+    from corpusmill.outcome import Status
+    from corpusmill.prompts.prompt import Prompt
+
+_VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)\}")
+
+
+class JobModel(Model):
+    """A job: a source, a sink, prompts and an endpoint; all else has defaults."""
+
+    source: Text | SourceModel
+    sink: Text | SinkModel
+    prompts: list[PromptModel] = Field(min_length=1)
+    endpoint: EndpointModel
+    store: Text | StoreModel = StoreModel.model_validate({})
+    limits: LimitsModel = LimitsModel.model_validate({})
+    retry: RetryModel = RetryModel.model_validate({})
+    failures: FailuresModel = FailuresModel.model_validate({})
+    budget: BudgetModel | None = None
+    prices: PricesModel | None = None
+    telemetry: bool = Field(
+        default=False, description="add attempts, seconds, origin and request_id to each outcome"
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What a job file says, as the arguments of `enrich`. `written` is the file's content without secrets."""
+
+    source: SourceSpec
+    sink: SinkSpec
+    prompts: tuple[Prompt, ...]
+    endpoint: Endpoint
+    store: str
+    mode: str
+    refresh: tuple[Status, ...] | None
+    limits: Limits
+    retry: RetryPolicy
+    failures: FailurePolicy
+    budget: Budget | None
+    prices: tuple[float, float] | None
+    telemetry: bool
+    written: Mapping[str, Any]
+
+
+def load_job(path: str | Path, *, environment: Mapping[str, str] | None = None) -> Job:
+    """Read a job file (YAML 1.2 or JSON, UTF-8).
+
+    `${NAME}` in a text is replaced from the environment, after parsing, so that what a variable holds is never
+    YAML. Paths are relative to the working directory. Raises `JobError` naming file, line, key and nearest key.
+    """
+    name = str(path)
+    try:
+        text = Path(path).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise JobError(
+            f"{name}: cannot be read ({error.strerror if isinstance(error, OSError) else error})"
+        ) from None
+    return parse_job(text, name=name, environment=environment)
+
+
+def parse_job(text: str, *, name: str = "job", environment: Mapping[str, str] | None = None) -> Job:
+    """Read the text of a job file; see `load_job`."""
+    document = read_yaml(text, name)
+    if not isinstance(document.values, dict):
+        raise JobError(f"{name}: a job is a mapping with the keys source, sink, prompts and endpoint")
+    return build_job(document, name=name, environment=os.environ if environment is None else environment)
+
+
+def job_of(
+    values: Mapping[str, Any], *, name: str = "job", environment: Mapping[str, str] | None = None
+) -> Job:
+    """Build a job from values that were parsed elsewhere, as in a component's YAML."""
+    return build_job(
+        Document(dict(values)), name=name, environment=os.environ if environment is None else environment
+    )
+
+
+def build_job(document: Document, *, name: str, environment: Mapping[str, str]) -> Job:
+    """Check the values of a document and make the objects."""
+    filled = _fill(document.values, (), document, name, environment)
+    try:
+        model = JobModel.model_validate(filled)
+    except ValidationError as error:
+        raise JobError(_explain(error, document, name)) from None
+    places: Place = ()
+    try:
+        places = ("endpoint",)
+        endpoint = _endpoint(model.endpoint)
+        prompts = []
+        for position, prompt in enumerate(model.prompts):
+            places = ("prompts", position)
+            prompts.append(build_prompt(prompt))
+        places = ("source",)
+        source = _source(model.source)
+        places = ("sink",)
+        sink = _sink(model.sink)
+        places = ("failures",)
+        failures = FailurePolicy(
+            max_failed=model.failures.max_failed,
+            statuses=tuple(model.failures.statuses),  # type: ignore[arg-type]
+        )
+    except UsageError as error:
+        line = document.line(places)
+        where = f"{name}:{line}" if line else name
+        raise JobError(f"{where}: {'.'.join(str(step) for step in places)}: {error}") from None
+    store = StoreModel.model_validate({"url": model.store}) if isinstance(model.store, str) else model.store
+    return Job(
+        source=source,
+        sink=sink,
+        prompts=tuple(prompts),
+        endpoint=endpoint,
+        store=store.url,
+        mode=store.mode,
+        refresh=None if store.refresh is None else tuple(store.refresh),
+        limits=Limits(**model.limits.model_dump()),
+        retry=RetryPolicy(**model.retry.model_dump()),
+        failures=failures,
+        budget=None if model.budget is None else Budget(**model.budget.model_dump()),
+        prices=None if model.prices is None else (model.prices.prompt, model.prices.completion),
+        telemetry=model.telemetry,
+        written=masked(plain(document.values)),
+    )
+
+
+_TELLING = re.compile(r"key|token$|secret|password|auth|cookie|credential", re.IGNORECASE)
+
+
+def masked(value: Any, *, inside_headers: bool = False) -> Any:
+    """Give the content of a job file as it may be shown: what is or may be a secret becomes `***`.
+
+    A reference such as `${NAME}` is no secret and stays.
+    """
+    if isinstance(value, dict):
+        made = {}
+        for key, item in value.items():
+            hidden = isinstance(item, str) and (inside_headers or _TELLING.search(key)) and "${" not in item
+            made[key] = "***" if hidden else masked(item, inside_headers=key == "headers")
+        return made
+    if isinstance(value, list):
+        return [masked(item) for item in value]
+    return value
+
+
+def job_schema() -> dict[str, Any]:
+    """Give the JSON schema of a job file."""
+    schema = JobModel.model_json_schema()
+    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+    schema["title"] = "corpusmill job"
+    return schema
+
+
+def _source(model: str | SourceModel) -> SourceSpec:
+    if isinstance(model, str):
+        return SourceSpec(path=model)
+    return SourceSpec(**plain(model.model_dump()))
+
+
+def _sink(model: str | SinkModel) -> SinkSpec:
+    if isinstance(model, str):
+        return SinkSpec(path=model)
+    return SinkSpec(**plain(model.model_dump()))
+
+
+def _endpoint(model: EndpointModel) -> Endpoint:
+    given = [name for name in type(model).model_fields if getattr(model, name) is not None]
+    if len(given) != 1:
+        known = ", ".join(type(model).model_fields)
+        raise UsageError(f"exactly one of {known} is needed; {' and '.join(given) or 'none'} is given")
+    fields = {
+        key: value for key, value in plain(getattr(model, given[0]).model_dump()).items() if value is not None
+    }
+    if "capabilities" in fields:
+        fields["capabilities"] = _capabilities(fields["capabilities"])
+    if given[0] == "sambanova":
+        return SambaNova(fields.pop("model"), **fields)
+    return OpenAICompatible(fields.pop("base_url"), fields.pop("model"), **fields)
+
+
+def _capabilities(values: Mapping[str, Any]) -> Capabilities:
+    known = Capabilities.__dataclass_fields__
+    for key in values:
+        if key not in known:
+            raise UsageError(f"capabilities has the unknown key {key!r}{nearest(key, known)}")
+    made = dict(values)
+    for key in ("languages", "unchecked"):
+        if made.get(key) is not None:
+            made[key] = frozenset(made[key])
+    return Capabilities(**made)
+
+
+def nearest(key: str, known: Any) -> str:
+    """Say which known name is meant, or which there are."""
+    names = list(known)
+    close = difflib.get_close_matches(key, names, n=1, cutoff=0.6)
+    return f"; did you mean {close[0]!r}?" if close else f"; known are {', '.join(names)}"
+
+
+def _fill(value: Any, place: Place, document: Document, name: str, environment: Mapping[str, str]) -> Any:
+    if isinstance(value, dict):
+        return {key: _fill(item, (*place, key), document, name, environment) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_fill(item, (*place, index), document, name, environment) for index, item in enumerate(value)]
+    if not isinstance(value, str) or "${" not in value:
+        return value
+
+    def replace(match: re.Match[str]) -> str:
+        found = environment.get(match[1])
+        if found is None:
+            line = document.line(place)
+            where = f"{name}:{line}" if line else name
+            raise JobError(
+                f"{where}: {'.'.join(map(str, place))} needs the environment variable {match[1]}, which is not set"
+            )
+        return found
+
+    return _VARIABLE.sub(replace, value)
+
+
+def _explain(error: ValidationError, document: Document, name: str) -> str:
+    """Write one line for each thing that is wrong, without the values, which may be secrets."""
+    lines = []
+    for found in error.errors(include_url=False, include_context=False):
+        place = _place(found["loc"], document.values)
+        line = document.line(place)
+        where = f"{name}:{line}" if line else name
+        path = ".".join(str(step) for step in place)
+        key = str(found["loc"][-1])
+        around = place[:-1] if place and place[-1] == key else place
+        if found["type"] == "extra_forbidden":
+            known = _keys_at(found["loc"][:-1])
+            lines.append(f"{where}: the key {key!r} is not known{_in(around)}{nearest(key, known)}")
+        elif found["type"] == "missing":
+            lines.append(f"{where}: the key {key!r} is missing{_in(around)}")
+        else:
+            message = found["msg"][0].lower() + found["msg"][1:]
+            lines.append(f"{where}: {path or 'the job'}: {message}")
+    return "\n".join(_without_alternatives(lines))
+
+
+def _in(place: Place) -> str:
+    return f" in {'.'.join(str(step) for step in place)}" if place else ""
+
+
+def _without_alternatives(lines: list[str]) -> list[str]:
+    # A field that may be a text or a mapping is refused once for each; the report of the mapping says more.
+    kept = []
+    for line in dict.fromkeys(lines):
+        where = line.split(": ")[0]
+        if line.endswith("input should be a valid string") and any(
+            other != line and other.split(": ")[0].startswith(where.rpartition(":")[0]) for other in lines
+        ):
+            continue
+        kept.append(line)
+    return kept
+
+
+def _place(loc: tuple[int | str, ...], values: Any) -> Place:
+    """Turn Pydantic's location, which also names alternatives of a union, into a place in the document."""
+    place: list[str | int] = []
+    current: Any = values
+    for step in loc:
+        if (isinstance(current, dict) and step in current) or (
+            isinstance(current, list) and isinstance(step, int) and step < len(current)
+        ):
+            current = current[step]  # type: ignore[index] # a list by its number, a mapping by its key
+        elif step == loc[-1] and isinstance(step, str):
+            current = None
+        else:
+            continue
+        place.append(step)
+    return tuple(place)
+
+
+def _keys_at(loc: tuple[int | str, ...]) -> list[str]:
+    """Give the keys that the models allow at one of Pydantic's locations."""
+    model: type[BaseModel] = JobModel
+    for step in loc:
+        for candidate in _models_of(model, step):
+            model = candidate
+            break
+    return list(model.model_fields)
+
+
+def _models_of(model: type[BaseModel], step: int | str) -> list[type[BaseModel]]:
+    if isinstance(step, str) and step in model.model_fields:
+        return _models_in(model.model_fields[step].annotation)
+    return []
+
+
+def _models_in(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    found: list[type[BaseModel]] = []
+    for inner in getattr(annotation, "__args__", ()):
+        found.extend(_models_in(inner))
+    return found

@@ -1,0 +1,1 @@
+"""Column lineage, made from the prompts."""

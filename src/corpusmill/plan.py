@@ -1,0 +1,156 @@
+"""What a run will do, worked out before anything is sent: columns, schema, and what makes two runs the same.
+
+Everything that can be refused is refused here: an unknown column, a clash of names, a type that no prompt takes or
+that Parquet cannot hold, a parameter that the endpoint does not know.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from corpusmill.errors import PromptError, SinkError, SourceError
+from corpusmill.fingerprint import canonical, digest
+from corpusmill.rows.columns import new_fields, outcome_column
+from corpusmill.tables import resolve_column
+from corpusmill.tables.columns import is_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from corpusmill.endpoints import Endpoint
+    from corpusmill.prompts.prompt import Input, Prompt
+    from corpusmill.tables import SinkSpec, Source
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The shape of a run's output, and its keys.
+
+    `kept` are the source's columns in the output, `schema` is that of the output. `run_key` names this very run,
+    None when the source cannot be told again (a reader); `job_key` is the same for any state of the source.
+    """
+
+    kept: tuple[str, ...]
+    schema: pa.Schema
+    run_key: str | None
+    job_key: str
+
+
+def make_plan(
+    *,
+    schema: pa.Schema,
+    prompts: Sequence[Prompt],
+    endpoint: Endpoint,
+    kept: Sequence[str] | None,
+    telemetry: bool,
+    source: Source | None,
+    sink: SinkSpec | None,
+) -> Plan:
+    """Check the prompts against the table and the endpoint, and give the plan; raises `UsageError` kinds."""
+    if not prompts:
+        raise PromptError("no prompt is given; enrich needs at least one")
+    for prompt in prompts:
+        for wanted in prompt.inputs:
+            check_input(schema, prompt, wanted)
+        endpoint.check(prompt.parameters)
+    columns = check_kept(schema, kept)
+    added = [field for prompt in prompts for field in new_fields(prompt, telemetry=telemetry)]
+    check_clashes(schema, columns, added, prompts)
+    output = pa.schema([*(schema.field(name) for name in columns), *added])
+    if schema.metadata:
+        output = output.with_metadata(schema.metadata)
+    shape = {
+        "prompts": [prompt.content() for prompt in prompts],
+        "columns": list(columns),
+        "telemetry": telemetry,
+        "identity": endpoint.identity,
+        "rows_per_part": sink.rows_per_part if sink else None,
+        "compression": sink.compression if sink else None,
+        "partition": dict(sink.partition) if sink and sink.partition else None,
+    }
+    description = source.description() if source else None
+    state = source.identity() if source else None
+    return Plan(
+        kept=columns,
+        schema=output,
+        run_key=None if state is None else _key({"shape": shape, "source": state}),
+        job_key=_key({"shape": shape, "source": description}),
+    )
+
+
+def _key(content: dict[str, Any]) -> str:
+    return digest(canonical(content, ordered=True)).hex()
+
+
+def throwaway_key() -> str:
+    """Give a run key for a run that can never be told again."""
+    return f"once-{uuid.uuid4().hex}"
+
+
+def check_input(schema: pa.Schema, prompt: Prompt, wanted: Input) -> None:
+    """Raise `PromptError` unless the table has the column, of a type that the prompt can take."""
+    try:
+        found = resolve_column(schema, wanted.path)
+    except SourceError as error:
+        raise PromptError(f"the prompt into {prompt.into!r} names {wanted.path!r}: {error}") from None
+    if isinstance(found, pa.BaseExtensionType):
+        found = found.storage_type
+    value = found.value_type if pa.types.is_dictionary(found) else found
+    if wanted.kind == "text" and not is_text(value):
+        raise PromptError(
+            f"the prompt into {prompt.into!r} takes text from {wanted.path!r}, whose type is {found}; "
+            "cast the column to string first"
+        )
+    binary = (
+        pa.types.is_binary,
+        pa.types.is_large_binary,
+        pa.types.is_binary_view,
+        pa.types.is_fixed_size_binary,
+    )
+    if wanted.kind == "binary" and not any(is_kind(found) for is_kind in binary):
+        raise PromptError(
+            f"the prompt into {prompt.into!r} takes bytes from {wanted.path!r}, whose type is {found}"
+        )
+
+
+def check_kept(schema: pa.Schema, kept: Sequence[str] | None) -> tuple[str, ...]:
+    """Give the names of the columns that pass through; raise `SinkError` for one that the source does not have."""
+    if kept is None:
+        return tuple(schema.names)
+    for name in kept:
+        if name not in schema.names:
+            raise SinkError(
+                f"sink.columns names {name!r}, which the source does not have; it has {', '.join(schema.names)}"
+            )
+    if len(set(kept)) != len(kept):
+        raise SinkError(f"sink.columns names a column twice: {', '.join(kept)}")
+    wanted = set(kept)
+    return tuple(name for name in schema.names if name in wanted)
+
+
+def check_clashes(
+    schema: pa.Schema, kept: Sequence[str], added: Sequence[pa.Field[Any]], prompts: Sequence[Prompt]
+) -> None:
+    """Raise `PromptError` when a new column has the name of another one, or differs from it by case only."""
+    for prompt in prompts:
+        if not prompt.into.strip():
+            raise PromptError("the name of a new column (into) is blank")
+    taken = {name.casefold(): (name, "a column of the source") for name in schema.names}
+    for field in added:
+        clash = taken.get(field.name.casefold())
+        if clash is not None:
+            same = "exists already" if clash[0] == field.name else f"differs only by case from {clash[0]!r}"
+            where = "" if clash[0] in kept or "source" not in clash[1] else " (not even one that is left out)"
+            raise PromptError(
+                f"the new column {field.name!r} {same}, {clash[1]}{where}; choose another name for into"
+            )
+        taken[field.name.casefold()] = (field.name, "a new column of this run")
+
+
+def outcome_columns(prompts: Sequence[Prompt]) -> list[str]:
+    """Name the outcome columns of a run."""
+    return [outcome_column(prompt.into) for prompt in prompts]

@@ -1,0 +1,1 @@
+"""What is asked: prompts, their wording, and what their answers are worth."""

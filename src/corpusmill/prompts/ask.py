@@ -1,0 +1,136 @@
+"""`Ask`: a free question made from a template, or from templated messages, or from a column of messages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Unpack
+
+from corpusmill.errors import PromptError
+from corpusmill.prompts.conversation import Conversation, conversation_column, conversation_of
+from corpusmill.prompts.prompt import Input, Judgement, Rendered, Unaskable
+from corpusmill.prompts.sampling import Sampling, wire_parameters
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import pyarrow as pa
+
+    from corpusmill.exchange import Completion
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Ask:
+    """Ask the model something about each row.
+
+    Exactly one of `template` and `messages` says what. A template such as `"Name the topic of: {text}"` becomes one
+    user message, the filled template and nothing more, after `system` where that is given. `messages` is a list of
+    `{"role": …, "content": template or parts}`, or `{"column": name}` for a column that holds whole message lists.
+
+    `into` names the new column (string). Only the parameters that are given are sent. `max_tokens` is a cap; what
+    reaches it is `truncated`, unless `escalate_to` says how far it may be raised. `vary_by` names a column whose
+    value makes requests with the same text different ones. `returns` maps other response fields to columns.
+    """
+
+    into: str
+    template: str | None
+    system: str | None
+    messages: Sequence[Mapping[str, Any]] | Mapping[str, Any] | None
+    max_tokens: int | None
+    escalate_to: int | None
+    returns: Mapping[str, str]
+    vary_by: str | None
+    parameters: Mapping[str, Any]
+    inputs: tuple[Input, ...]
+    _conversation: Conversation
+
+    def __init__(
+        self,
+        template: str | None = None,
+        *,
+        into: str,
+        system: str | None = None,
+        messages: Sequence[Mapping[str, Any]] | Mapping[str, Any] | None = None,
+        max_tokens: int | None = None,
+        escalate_to: int | None = None,
+        returns: Mapping[str, str] | None = None,
+        vary_by: str | None = None,
+        **sampling: Unpack[Sampling],
+    ) -> None:
+        """Parse the templates; raise `PromptError` for what can never be asked."""
+        if (template is None) == (messages is None):
+            raise PromptError(
+                f"the ask prompt into {into!r} needs either a template or messages, and not both"
+            )
+        tools: Any = sampling.get("tools")
+        tools_column: str | None = None
+        if isinstance(tools, dict):
+            tools_column = conversation_column(tools, "tools")
+            sampling = {**sampling}
+            del sampling["tools"]
+        if template is not None:
+            written: list[Mapping[str, Any]] = (
+                [] if system is None else [{"role": "system", "content": system}]
+            )
+            written.append({"role": "user", "content": template})
+            conversation = conversation_of(written, tools_column=tools_column)
+        else:
+            assert messages is not None
+            if system is not None:
+                raise PromptError("system is given beside messages; write it as the first of the messages")
+            conversation = conversation_of(messages, tools_column=tools_column)
+        if not conversation.inputs:
+            raise PromptError(
+                f"the ask prompt into {into!r} names no column, so every row would ask the same; "
+                "write {column} where the row's text belongs"
+            )
+        if max_tokens is not None and max_tokens < 1:
+            raise PromptError(f"max_tokens is {max_tokens}; it must be at least 1")
+        if escalate_to is not None and (max_tokens is None or escalate_to < max_tokens):
+            raise PromptError(
+                f"escalate_to is {escalate_to}; it must be at least max_tokens, which is {max_tokens}"
+            )
+        values: dict[str, Any] = {
+            "into": into,
+            "template": template,
+            "system": system,
+            "messages": messages,
+            "max_tokens": max_tokens,
+            "escalate_to": escalate_to,
+            "returns": dict(returns or {}),
+            "vary_by": vary_by,
+            "parameters": wire_parameters(sampling),
+            "inputs": conversation.inputs + ((Input(path=vary_by),) if vary_by else ()),
+            "_conversation": conversation,
+        }
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def value_type(self) -> pa.DataType:
+        """Text."""
+        import pyarrow as pa
+
+        return pa.string()
+
+    def content(self) -> dict[str, Any]:
+        """Everything that the run key covers."""
+        return {
+            "prompt": "ask",
+            "into": self.into,
+            "template": self.template,
+            "system": self.system,
+            "messages": self.messages,
+            "max_tokens": self.max_tokens,
+            "escalate_to": self.escalate_to,
+            "returns": dict(self.returns),
+            "vary_by": self.vary_by,
+            "parameters": dict(self.parameters),
+        }
+
+    def render(self, values: Sequence[Any]) -> Rendered | Unaskable | None:
+        """Fill the templates; None when all that the row would say is blank."""
+        return self._conversation.render(values, ceiling=self.max_tokens, vary_last=self.vary_by is not None)
+
+    def judge(self, values: Sequence[Any], completion: Completion) -> Judgement:  # noqa: ARG002 - the protocol's shape
+        """Take the text as it is; an answer without text is one only when the model called tools instead."""
+        return Judgement(status="completed", value=completion.content)

@@ -1,0 +1,144 @@
+"""What a run did: counts that add up to its rows, what it spent, and where the output is."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from corpusmill.errors import CountsError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+LATENCY_BOUNDS = tuple(round(0.001 * 2 ** (step / 2), 6) for step in range(41))
+"""Upper bounds in seconds of the bins of the latency histogram: 1 ms to about 17 minutes, two bins an octave."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptReport:
+    """The counts of one prompt: one outcome a row.
+
+    `model` is the endpoint's name of it, `request_fields` the digests of what all its requests share.
+    """
+
+    into: str
+    outcomes: Mapping[str, int]
+    live: int = 0
+    cached: int = 0
+    deduplicated: int = 0
+    skipped: int = 0
+    unanswered: int = 0
+    notes: Mapping[str, int] = field(default_factory=dict)
+    errors: Mapping[str, int] = field(default_factory=dict)
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """One row shown in the report: what went in, what came out, and how."""
+
+    row: int
+    into: str
+    inputs: Mapping[str, str]
+    output: str | None
+    status: str
+    error: str | None = None
+    seconds: float | None = None
+    attempts: int = 0
+    notes: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """One point of the timeline: seconds since the start, totals until then, and what was out at that moment."""
+
+    seconds: float
+    rows: int
+    live: int
+    in_flight: int
+    rate_limited: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunReport:
+    """What `enrich` returns and `report.json` holds.
+
+    `outcomes`, `live`, `cached`, `deduplicated`, `skipped` and `unanswered` count a row once for each prompt, so
+    that the last five add up to rows times prompts. Tokens and cost are those of the answers that this run fetched;
+    what came from the store cost nothing. `cost` is in US dollars, None where the price is not known.
+    `possibly_paid_twice` is the most requests that may have been paid more than once since this run key was first
+    started, over kills and retries. `seconds` is wall time.
+    """
+
+    rows: int
+    outcomes: Mapping[str, int]
+    live: int
+    cached: int
+    deduplicated: int
+    skipped: int
+    unanswered: int
+    attempts: int
+    possibly_paid_twice: int
+    prompt_tokens: int
+    completion_tokens: int
+    cost: float | None
+    seconds: float
+    output: str | None
+    skipped_run: bool
+    run_key: str | None = None
+    model: str | None = None
+    endpoint: str | None = None
+    prompts: Sequence[PromptReport] = ()
+    retries: Mapping[str, int] = field(default_factory=dict)
+    rate_limited: int = 0
+    changed_types: Sequence[str] = ()
+    warnings: Sequence[str] = ()
+    latency: Sequence[int] = ()
+    timeline: Sequence[Moment] = ()
+    samples: Sequence[Sample] = ()
+    slowest: Sequence[Sample] = ()
+    failures: Sequence[Sample] = ()
+    job: Mapping[str, Any] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Give the report as JSON-ready values."""
+        return asdict(self)
+
+    def check(self) -> None:
+        """Raise `CountsError` unless every row of every prompt is accounted for exactly once."""
+        for prompt in self.prompts:
+            origins = prompt.live + prompt.cached + prompt.deduplicated + prompt.skipped + prompt.unanswered
+            outcomes = sum(prompt.outcomes.values())
+            if not origins == outcomes == self.rows:
+                raise CountsError(
+                    f"the counts of {prompt.into!r} do not add up: {self.rows} rows, {outcomes} outcomes, "
+                    f"{prompt.live} live + {prompt.cached} cached + {prompt.deduplicated} deduplicated + "
+                    f"{prompt.skipped} skipped + {prompt.unanswered} unanswered = {origins}; nothing was committed"
+                )
+
+
+SUMMARY = (
+    "rows",
+    "outcomes",
+    "live",
+    "cached",
+    "deduplicated",
+    "skipped",
+    "unanswered",
+    "attempts",
+    "possibly_paid_twice",
+    "prompt_tokens",
+    "completion_tokens",
+    "cost",
+    "seconds",
+    "output",
+    "skipped_run",
+)
+"""The fields that a manifest, an XCom or a line of a log carries; the rest is for the report's reader."""
+
+
+def summary(report: RunReport) -> dict[str, Any]:
+    """Give the small part of a report, JSON-ready."""
+    whole = report.as_dict()
+    return {name: whole[name] for name in SUMMARY}

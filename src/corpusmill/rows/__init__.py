@@ -1,0 +1,1 @@
+"""Pure: batches become requests, answers become outcomes, outcomes become columns."""

@@ -1,0 +1,118 @@
+"""A batch becomes requests: one a row and prompt, with its key, or the reason why there is none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from corpusmill.exchange import ChatRequest
+from corpusmill.fingerprint import Fingerprint, canonical
+from corpusmill.prompts.prompt import Rendered, Unaskable
+from corpusmill.rows.text import column_values
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import pyarrow as pa
+
+    from corpusmill.prompts.prompt import Prompt
+
+CLEANED = "input_cleaned"
+"""The note on a row whose text held NUL or what is no Unicode character."""
+
+
+@dataclass(slots=True)
+class Asked:
+    """What one prompt asks of one batch. All lists have the length of the batch.
+
+    `keys[row]` is None where no request is made: `unaskable` then has the reason, or else the row is blank.
+    `values[row]` are the values of the prompt's inputs, kept for judging the answer.
+    """
+
+    keys: list[bytes | None]
+    rendered: list[Rendered | None]
+    values: list[tuple[Any, ...]]
+    unaskable: dict[int, str] = field(default_factory=dict)
+    cleaned: frozenset[int] = frozenset()
+
+
+class Renderer:
+    """Renders the rows of one prompt for one endpoint; what all rows share is hashed once."""
+
+    def __init__(self, prompt: Prompt, *, identity: str) -> None:
+        """Take the prompt and the identity of the endpoint that will be asked."""
+        self.prompt = prompt
+        self._identity = identity
+        self._shared = Fingerprint(identity, prompt.parameters)
+        self._others: dict[bytes, Fingerprint] = {}
+
+    def ask(self, batch: pa.RecordBatch) -> Asked:
+        """Make the requests of a batch."""
+        columns: list[list[Any]] = []
+        cleaned: frozenset[int] = frozenset()
+        for wanted in self.prompt.inputs:
+            column, touched = column_values(batch, wanted)
+            columns.append(column)
+            cleaned |= touched
+        values: list[tuple[Any, ...]] = list(zip(*columns, strict=True))
+        asked = Asked(keys=[], rendered=[], values=values, cleaned=cleaned)
+        render, key_of = self.prompt.render, self._shared.key
+        for row, row_values in enumerate(values):
+            made = render(row_values)
+            if type(made) is Rendered:
+                if made.parameters is None:
+                    asked.keys.append(key_of(made.messages, made.vary))
+                else:
+                    asked.keys.append(self._fingerprint(made.parameters).key(made.messages, made.vary))
+                asked.rendered.append(made)
+                continue
+            if type(made) is Unaskable:
+                asked.unaskable[row] = made.reason
+            asked.keys.append(None)
+            asked.rendered.append(None)
+        return asked
+
+    def fields(self, rendered: Rendered) -> dict[str, str]:
+        """Name the fields that the key of a request covers, with their digests."""
+        fingerprint = self._shared if rendered.parameters is None else self._fingerprint(rendered.parameters)
+        return fingerprint.fields_of(rendered.messages, rendered.vary)
+
+    def message_fields(self, rendered: Rendered) -> dict[str, str]:
+        """Name the fields in which the requests of the prompt differ, with their digests."""
+        return self._shared.fields_of_messages(rendered.messages, rendered.vary)
+
+    @property
+    def shared_fields(self) -> Mapping[str, str]:
+        """The fields that all requests of the prompt share, with their digests."""
+        return self._shared.fields
+
+    def request(self, rendered: Rendered, *, ceiling: int | None) -> ChatRequest:
+        """Make the request to send, under a ceiling that may have been raised."""
+        parameters = self.prompt.parameters
+        if rendered.parameters is not None:
+            parameters = {**parameters, **rendered.parameters}
+        return ChatRequest(
+            messages=rendered.messages, parameters=parameters, ceiling=ceiling, vary=rendered.vary
+        )
+
+    def _fingerprint(self, parameters: Mapping[str, Any]) -> Fingerprint:
+        # Rows that bring parameters of their own usually bring one of a few; the bound keeps a corpus of tools flat.
+        name = canonical(parameters, ordered=True)
+        found = self._others.get(name)
+        if found is None:
+            if len(self._others) >= 1_000:  # noqa: PLR2004
+                self._others.clear()
+            found = self._others[name] = Fingerprint(self._identity, {**self.prompt.parameters, **parameters})
+        return found
+
+
+def characters(messages: Sequence[Mapping[str, Any]]) -> int:
+    """Count the characters of the text in messages, from which tokens are estimated."""
+    count = 0
+    for message in messages:
+        content = message.get("content")
+        if isinstance(content, str):
+            count += len(content)
+        elif isinstance(content, list):
+            count += sum(len(part.get("text") or "") for part in content if isinstance(part, dict))
+    return count
