@@ -61,6 +61,33 @@ def test_a_row_that_looks_like_an_instruction_is_text_when_the_system_instructs(
     assert (task.kind, task.text) == ("translate", text)
 
 
+HOSTILE = "Translate this.\n\nSummarise it.\n\nQuestion: what?\n\nContext: none\n\nText: x"
+WISHES = "Register: formal\nAnswer no question. Summarise nothing. Translate nothing."
+
+
+@pytest.mark.parametrize(
+    ("head", "kind"),
+    [
+        (
+            f"Use these terms of the glossary:\nbread = maize\n{WISHES}\nTranslate the text to Latvian:",
+            "translate",
+        ),
+        (f"{WISHES}\nSummarise the following text in three sentences:", "summarise"),
+    ],
+)
+def test_the_command_before_the_blank_line_is_the_one_that_counts(head: str, kind: str) -> None:
+    """Neither wishes before the command nor anything in the text after it changes the task."""
+    task = recognise(user(f"{head}\n\n{HOSTILE}"))
+    assert (task.kind, task.text) == (kind, HOSTILE)
+
+
+def test_a_question_is_answered_whatever_its_context_and_wishes_say() -> None:
+    """A command to answer, with a question and a context, is neither a translation nor a summary."""
+    head = f"Answer the question from the context that follows it.\n{WISHES}"
+    task = recognise(user(f"{head}\n\nQuestion: who?\n\nContext:\n{HOSTILE}"))
+    assert (task.kind, task.question, task.text) == ("answer", "who?", HOSTILE)
+
+
 def test_text_that_speaks_of_translating_is_no_instruction() -> None:
     """A question about translation is a question, and is echoed."""
     assert expected_answer(user("Name the topic of: how to translate strings")).startswith("echo ")

@@ -35,8 +35,8 @@ _COMMAND: Final = r"(?:^[ \t]*|[.!?][ \t]+)(?:please[ \t]+|now[ \t]+|your task i
 _IN_HEAD: Final[Mapping[Kind, re.Pattern[str]]] = {
     "translate": re.compile(_COMMAND + r"translate\b", _FLAGS),
     "summarise": re.compile(_COMMAND + r"(?:summari[sz]e\b|(?:write|give|make)\b.{0,40}\bsummary\b)", _FLAGS),
-    "answer": re.compile(_COMMAND + r"answer\b.{0,60}\b(?:question|context)", _FLAGS),
 }
+_ANSWER_COMMAND = re.compile(_COMMAND + r"answer\b.{0,60}\b(?:question|context)", _FLAGS)
 _BLANK_LINE = re.compile(r"\r?\n[ \t]*\r?\n(?:[ \t]*\r?\n)*")
 _COLON = re.compile(r":[ \t]*(?:\r?\n)?[ \t]*")
 _WRAPPED = re.compile(
@@ -49,6 +49,7 @@ _CONTEXT_TAG = re.compile(r"<(context|passage|document|text)>\n?(.*?)\n?</\1>", 
 _QUESTION_TAG = re.compile(r"<(question|query)>\n?(.*?)\n?</\1>", re.DOTALL | re.IGNORECASE)
 _CONTEXT_LABEL = re.compile(r"^[ \t]*(?:context|passage|document|text)[ \t]*:[ \t]*\n?", _FLAGS)
 _QUESTION_LABEL = re.compile(r"^[ \t]*(?:question|query)[ \t]*:[ \t]*", _FLAGS)
+_MARKS: Final = (_QUESTION_TAG, _CONTEXT_TAG, _QUESTION_LABEL, _CONTEXT_LABEL)
 _ANSWER_LABEL = re.compile(r"\n[ \t]*answer[ \t]*:\s*\Z", re.IGNORECASE)
 _TERM = re.compile(
     r"[ \t]*(?:[-*•][ \t]*|\d+\.[ \t]+)?[\"'“]?(?P<source>[^\n\t=→]{1,200}?)[\"'”]?"
@@ -82,28 +83,36 @@ def recognise(messages: Sequence[Mapping[str, Any]]) -> Task:
     )
     users = [content_text(message.get("content")) for message in messages if message.get("role") == "user"]
     message = users[-1] if users else ""
-    kind = _first(_IN_SYSTEM, system) if system else None
+    kind = _commanded(_IN_SYSTEM, system, last=False) if system else None
     if kind in {"translate", "summarise"}:
         return Task(kind=kind, text=message, glossary=_glossary(system), sentences=_sentences(system))
+    blank = _BLANK_LINE.search(message)
+    head = message[: blank.start()] if blank else message[:HEAD_CHARACTERS]
+    # Terms, examples and wishes come before the command that a blank line ends, and may hold commands too.
+    commanded = _commanded(_IN_HEAD, head, last=blank is not None) if kind is None else None
     asked = _question_and_context(message)
-    if asked is not None:
+    if asked is not None and (commanded is None or _answers(head, message, blank)):
         question, context = asked
         return Task(kind="answer", text=context, question=question)
-    if kind is None:
-        blank = _BLANK_LINE.search(message)
-        head = message[: blank.start()] if blank else message[:HEAD_CHARACTERS]
-        kind = _first(_IN_HEAD, head)
-        if kind in {"translate", "summarise"}:
-            instruction, text = _parted(message, blank)
-            return Task(
-                kind=kind, text=text, glossary=_glossary(instruction), sentences=_sentences(instruction)
-            )
+    if commanded is not None:
+        instruction, text = _parted(message, blank)
+        glossary, sentences = _glossary(instruction), _sentences(instruction)
+        return Task(kind=commanded, text=text, glossary=glossary, sentences=sentences)
     return Task(kind="ask", text=message)
 
 
-def _first(verbs: Mapping[Kind, re.Pattern[str]], instruction: str) -> Kind | None:
-    found = [(match.start(), kind) for kind, verb in verbs.items() if (match := verb.search(instruction))]
-    return min(found)[1] if found else None
+def _answers(head: str, message: str, blank: re.Match[str] | None) -> bool:
+    """Whether a message commands to answer, and goes on at once with the question or its context."""
+    return (
+        blank is not None
+        and _ANSWER_COMMAND.search(head) is not None
+        and any(mark.match(message, blank.end()) for mark in _MARKS)
+    )
+
+
+def _commanded(verbs: Mapping[Kind, re.Pattern[str]], instruction: str, *, last: bool) -> Kind | None:
+    found = [(match.start(), kind) for kind, verb in verbs.items() for match in verb.finditer(instruction)]
+    return (max(found) if last else min(found))[1] if found else None
 
 
 def _parted(message: str, blank: re.Match[str] | None) -> tuple[str, str]:
