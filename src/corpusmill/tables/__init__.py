@@ -6,9 +6,11 @@ Nothing here knows of prompts, of HTTP, or of the store.
 from corpusmill.tables.columns import column_text, resolve_column
 from corpusmill.tables.manifest import Manifest, Part
 from corpusmill.tables.parts import PartWriter
-from corpusmill.tables.sink import Decision, Sink, SinkLike, SinkSpec, Writing, open_sink, read
+from corpusmill.tables.reading import read
+from corpusmill.tables.sink import Decision, Sink, SinkLike, SinkSpec, open_sink
 from corpusmill.tables.source import Chunk, Source, SourceLike, SourceSpec, open_source
 from corpusmill.tables.storable import changed_types, check_storable
+from corpusmill.tables.writing import Writing
 
 __all__ = [
     "Chunk",

@@ -7,11 +7,13 @@ up.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import hashlib
 import os
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +21,7 @@ from pyarrow import fs as pafs
 
 from corpusmill.killpoints import reach
 from corpusmill.tables import manifest as manifests
-from corpusmill.tables.layout import TOKEN, TOKEN_PART, Layout
+from corpusmill.tables.layout import PART_NAME, TOKEN, Layout
 from corpusmill.tables.storage import Place, sync_folder
 
 if TYPE_CHECKING:
@@ -33,14 +35,26 @@ _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 
 
-def commit_renamed(layout: Layout, token: str, manifest: Manifest, sidecars: Mapping[str, bytes]) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Staged:
+    """All that a commit needs: the attempt's token, the files by their names to be, the sidecars."""
+
+    token: str
+    files: Mapping[str, Place]
+    manifest: Manifest
+    sidecars: Mapping[str, bytes]
+
+
+def commit_renamed(layout: Layout, staged: Staged) -> None:
     """A local folder: sidecars and manifest are staged too, then the folder takes the target's place."""
-    staging, target = layout.staging(token), layout.target
+    staging, target = layout.staging(staged.token), layout.target
     inner = staging / manifests.SIDECARS
-    for name, data in sidecars.items():
+    for name, file in staged.files.items():
+        Path(file.path).rename((staging / name).path)
+    for name, data in staged.sidecars.items():
         (inner / name).write_bytes(data)
     reach("sink.staged")
-    (inner / manifests.MANIFEST).write_bytes(manifests.encode(manifest))
+    (inner / manifests.MANIFEST).write_bytes(manifests.encode(staged.manifest))
     sync_folder(Path(staging.path))
     reach("sink.manifest")
     old, new, parent = Path(target.path), Path(staging.path), Path(target.path).parent
@@ -54,17 +68,23 @@ def commit_renamed(layout: Layout, token: str, manifest: Manifest, sidecars: Map
     if exchange(new, old):
         sync_folder(parent)
         reach("sink.exchanged")
-        staging.delete()
+        _clear(staging)
     else:
-        aside = layout.aside(token)
+        aside = layout.aside(staged.token)
         old.rename(aside.path)
         sync_folder(parent)
         reach("sink.aside")
         new.rename(old)
         sync_folder(parent)
         reach("sink.renamed")
-        aside.delete()
+        _clear(aside)
     reach("sink.old-removed")
+
+
+def _clear(place: Place) -> None:
+    """Remove what the commit made superfluous. The dataset stands; what resists is left to the next run."""
+    with contextlib.suppress(OSError):
+        place.delete()
 
 
 def exchange(one: Path, other: Path) -> bool:
@@ -82,43 +102,40 @@ def exchange(one: Path, other: Path) -> bool:
     raise OSError(code, os.strerror(code), str(other))
 
 
-def commit_copied(layout: Layout, token: str, manifest: Manifest, sidecars: Mapping[str, bytes]) -> None:
-    """A folder that knows no rename: parts to new names in their places, the manifest, then the old parts go.
-
-    `manifest` names the parts as they will be; they are staged under the same names.
-    """
-    staging, target = layout.staging(token), layout.target
+def commit_copied(layout: Layout, staged: Staged) -> None:
+    """A folder that knows no rename: parts into place, the manifest, then old parts go."""
+    target = layout.target
     reach("sink.staged")
-    for part in manifest.parts:
-        (staging / part.name).move_to(target / part.name)
+    for name, file in staged.files.items():
+        file.move_to(target / name)
         reach("sink.moved")
-    for name, data in sidecars.items():
+    for name, data in staged.sidecars.items():
         (layout.sidecars / name).write_bytes(data)
-    layout.manifest.write_bytes(manifests.encode(manifest))
+    layout.manifest.write_bytes(manifests.encode(staged.manifest))
     reach("sink.manifest")
-    keep = {manifests.SIDECARS, *(part.name for part in manifest.parts)}
     for info in target.children():
-        if info.base_name not in keep:
-            (target / info.base_name).delete()
+        if info.base_name not in {manifests.SIDECARS, *staged.files}:
+            _clear(target / info.base_name)
     reach("sink.old-removed")
-    staging.delete()
+    _clear(layout.staging(staged.token))
 
 
-def commit_file(layout: Layout, token: str, manifest: Manifest, sidecars: Mapping[str, bytes]) -> None:
+def commit_file(layout: Layout, staged: Staged) -> None:
     """One file: the sidecars to come, then the file by one rename or put, then the sidecars in place."""
     coming = layout.sidecars / _NEXT
     coming.delete()
-    for name, data in sidecars.items():
+    for name, data in staged.sidecars.items():
         (coming / name).write_bytes(data)
-    (coming / manifests.MANIFEST).write_bytes(manifests.encode(manifest))
+    (coming / manifests.MANIFEST).write_bytes(manifests.encode(staged.manifest))
     reach("sink.staged")
     if layout.target.is_directory():
         layout.target.delete()
-    (layout.staging(token) / manifest.parts[0].name).move_to(layout.target)
+    (file,) = staged.files.values()
+    file.move_to(layout.target)
     reach("sink.renamed")
     _promote(layout)
     reach("sink.manifest")
-    layout.staging(token).delete()
+    _clear(layout.staging(staged.token))
     reach("sink.old-removed")
 
 
@@ -145,15 +162,16 @@ def recover(layout: Layout) -> None:
         current = manifests.load(layout.manifest)
         named = {part.name for part in current.parts} if current is not None else set()
         for info in layout.target.children():
-            if TOKEN_PART.fullmatch(info.base_name) and info.base_name not in named:
+            if PART_NAME.fullmatch(info.base_name) and info.base_name not in named:
                 (layout.target / info.base_name).delete()
 
 
 def _hidden(layout: Layout) -> list[tuple[str, bool]]:
     """Tokens of what lies hidden beside the sink, and whether it is an old dataset put aside."""
     found = []
-    for info in layout.target.parent.children():
-        prefix, _, rest = info.base_name.partition(f"{layout.hidden}-")
+    parent = Path(layout.target.path).parent
+    for name in sorted(path.name for path in parent.iterdir()) if parent.is_dir() else ():
+        prefix, _, rest = name.partition(f"{layout.hidden}-")
         token, _, ending = rest.partition(".")
         if not prefix and TOKEN.fullmatch(token) and ending in {"", "old"}:
             found.append((token, ending == "old"))
@@ -204,7 +222,7 @@ def describes(manifest: Manifest, file: Place) -> bool:
     """Whether the manifest is that of the file which lies there, by size and by the digest of its end."""
     (part,) = manifest.parts
     info = file.info()
-    return info.type == pafs.FileType.File and info.size == part.bytes and tail_digest(file) == part.digest
+    return info.type == pafs.FileType.File and info.size == part.bytes and tail_digest(file) == part.tail
 
 
 def tail_digest(file: Place) -> str:

@@ -166,9 +166,8 @@ def _ipc_batches(
     del only  # The format has no row groups.
     place = footer.state.place
     with contextlib.ExitStack() as stack:
-        raw = stack.enter_context(
-            pa.memory_map(place.path) if place.local else place.filesystem.open_input_file(place.path)
-        )
+        # Not mapped into memory: a file that is cut short under a mapping kills the process.
+        raw = stack.enter_context(place.filesystem.open_input_file(place.path))
         reader: ipc.RecordBatchFileReader | ipc.RecordBatchStreamReader
         if footer.groups is None:
             reader = stack.enter_context(ipc.open_stream(raw))

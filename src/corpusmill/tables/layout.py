@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote
 
@@ -23,12 +24,11 @@ from corpusmill.tables.storage import Place, place_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
 Kind = Literal["folder", "file"]
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 TOKEN = re.compile(r"[0-9a-f]{12}")
-TOKEN_PART = re.compile(r"part-\d{6,}-[0-9a-f]{12}\.parquet")
+PART_NAME = re.compile(r"part-\d{6,}-[0-9a-f]{12}\.parquet")
 _FILE_ENDINGS = (".parquet", ".pq", ".parq")
 
 
@@ -96,8 +96,17 @@ def layout_of(path: str | Path, partition: Mapping[str, str | None] | None) -> L
             place = place / partition_folder(key, value)
     if single:
         return Layout(target=place, kind="file", renames=False)
-    movable = place.local and not os.path.ismount(place.path)
+    movable = place.local and _can_be_renamed(Path(place.path))
     return Layout(target=place, kind="folder", renames=movable, partition=bool(partition))
+
+
+def _can_be_renamed(folder: Path) -> bool:
+    """Whether another folder can take this one's place: no mount, not our working folder, its parent writable."""
+    if not folder.exists():
+        return True
+    if os.path.ismount(folder) or Path.cwd().is_relative_to(folder):
+        return False
+    return os.access(folder.parent, os.W_OK)
 
 
 def partition_folder(key: str, value: str | None) -> str:
@@ -114,5 +123,5 @@ def partition_folder(key: str, value: str | None) -> str:
 
 
 def is_ours(name: str) -> bool:
-    """Whether a name inside a folder is that of our sidecars, or of a part under a token."""
-    return name == SIDECARS or TOKEN_PART.fullmatch(name) is not None
+    """Whether a name inside a folder is that of our sidecars or of a part."""
+    return name == SIDECARS or PART_NAME.fullmatch(name) is not None

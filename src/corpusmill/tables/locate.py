@@ -85,9 +85,9 @@ def look_at(places: Sequence[Place], *, keys: Sequence[Keys] | None = None) -> l
         etag = None
         if not place.local:
             with place.filesystem.open_input_file(place.path) as file:
-                tags: Any = file.metadata() or {}
-                tag = tags.get(b"ETag")
-            etag = None if tag is None else tag.decode("ascii", "replace")
+                about: Any = file.metadata() or {}
+            tag = about.get("ETag")
+            etag = tag.decode("ascii", "replace") if isinstance(tag, bytes) else tag
         return FileState(
             place=place,
             size=info.size,

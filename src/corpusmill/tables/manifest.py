@@ -28,17 +28,21 @@ MANIFEST = "manifest.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One file of the dataset: its name inside the folder, the source rows that it holds, its size in bytes.
+    """One file of the dataset: name inside the folder, source rows, size in bytes and SHA-256.
 
-    `digest` is the SHA-256 of the file's last 64 KiB (the footer and its surroundings), hexadecimal; it is
-    only known for a single-file sink, where it tells which of two manifests is that of the file.
+    The name of a part in a folder ends in the beginning of its hash, so that a reader that holds on to the
+    parts of one dataset never gets one of another's under the same name.
+
+    `tail` is the SHA-256 of the last 64 KiB of a single-file sink, by which a reader can tell quickly whether
+    a manifest is that of the file that lies there. Hashes are hexadecimal.
     """
 
     name: str
     first_row: int
     rows: int
     bytes: int
-    digest: str | None = None
+    sha256: str
+    tail: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,9 @@ A row group ends after the row that fills it, by rows or by bytes of content, wh
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import io
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -26,42 +29,70 @@ GROUP_ROWS = 16_384
 GROUP_BYTES = 64 << 20
 
 
+class _Hashed(io.RawIOBase):
+    """A stream that hashes what passes through."""
+
+    def __init__(self, stream: Any) -> None:
+        super().__init__()
+        self._stream = stream
+        self._hash = hashlib.sha256()
+        self.size = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        count = len(memoryview(data))
+        self._stream.write(data)
+        self._hash.update(data)
+        self.size += count
+        return count
+
+    def hexdigest(self) -> str:
+        return self._hash.hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """A finished file: its size in bytes and its SHA-256, hexadecimal."""
+
+    size: int
+    sha256: str
+
+
 class ParquetFile:
     """An open Parquet file that takes whole row groups."""
 
     def __init__(self, place: Place, schema: pa.Schema, compression: str) -> None:
         self._place = place
-        self._plain = plain_schema(schema)
         self._stream = place.filesystem.open_output_stream(place.path)
+        self._hashed = _Hashed(self._stream)
         codec: Any = compression
-        self._writer = pq.ParquetWriter(self._stream, self._plain, compression=codec, store_schema=False)
+        sink: Any = self._hashed
+        self._writer = pq.ParquetWriter(sink, plain_schema(schema), compression=codec, store_schema=False)
         self._writer.add_key_value_metadata(stored_metadata(schema))
 
     def write_group(self, table: pa.Table) -> None:
         """Write a table of plain types as one row group."""
         self._writer.write_table(table, row_group_size=max(1, table.num_rows))
 
-    def close(self) -> int:
-        """Finish the file, durably; its size in bytes."""
+    def close(self) -> Written:
+        """Finish the file, durably."""
         self._writer.close()
         self._stream.close()
         if self._place.local:
             sync_file(self._place.path)
-        return int(self._place.info().size)
+        return Written(size=self._hashed.size, sha256=self._hashed.hexdigest())
 
     def abandon(self) -> None:
         """Let go of the file, in whatever state."""
-        for thing in (self._writer, self._stream):
-            with contextlib.suppress(OSError, pa.ArrowException):
-                thing.close()
+        _let_go(self._writer, self._stream)
 
 
 class StagedGroups:
     """Row groups laid by in an Arrow file, exact in every type, until those before them are there."""
 
-    def __init__(self, place: Place, schema: pa.Schema, compression: str) -> None:
-        del compression
-        self._place = place
+    def __init__(self, place: Place, schema: pa.Schema) -> None:
         self._stream = place.filesystem.open_output_stream(place.path)
         options = ipc.IpcWriteOptions(compression="zstd")
         self._writer = ipc.new_file(self._stream, plain_schema(schema), options=options)
@@ -71,17 +102,22 @@ class StagedGroups:
         for batch in table.to_batches():
             self._writer.write_batch(batch)
 
-    def close(self) -> int:
-        """Finish the file; its size in bytes."""
+    def close(self) -> Written:
+        """Finish the file. It is of no use after a crash, so it is neither hashed nor made durable."""
         self._writer.close()
         self._stream.close()
-        return int(self._place.info().size)
+        return Written(size=0, sha256="")
 
     def abandon(self) -> None:
         """Let go of the file, in whatever state."""
-        for thing in (self._writer, self._stream):
-            with contextlib.suppress(OSError, pa.ArrowException):
-                thing.close()
+        _let_go(self._writer, self._stream)
+
+
+def _let_go(*things: Any) -> None:
+    """Close what can be closed. The file is thrown away, and what keeps it from being finished is known."""
+    for thing in things:
+        with contextlib.suppress(OSError, ValueError, pa.ArrowException):
+            thing.close()
 
 
 class PartWriter:
@@ -95,7 +131,7 @@ class PartWriter:
         place: Place,
         schema: pa.Schema,
         file: ParquetFile | StagedGroups,
-        closed: Callable[[PartWriter, int], None],
+        closed: Callable[[PartWriter, Written], None],
     ) -> None:
         self.index = index
         self.first_row = first_row
@@ -133,8 +169,8 @@ class PartWriter:
                 self._flush()
             self._open = False
             reach("sink.part")
-            size = self._file.close()
-        self._closed(self, size)
+            written = self._file.close()
+        self._closed(self, written)
 
     def abandon(self) -> None:
         """Let go of the file; the part will not count."""

@@ -98,8 +98,13 @@ class FilesReading:
         """The rows of a file, which is the same before its first row and after its last, or the run ends."""
         check_state(footer.state)
         own = [name for name in self._wanted.names if name in footer.schema.names]
-        for batch in read_batches(footer, own, skip=skip, only=only):
-            yield fitted(batch, self._wanted, footer.state)
+        try:
+            for batch in read_batches(footer, own, skip=skip, only=only):
+                yield fitted(batch, self._wanted, footer.state)
+        except SourceError:
+            # A file that was replaced half way looks like a broken one.
+            check_state(footer.state)
+            raise
         check_state(footer.state)
 
     def _filtered(self, condition: pc.Expression) -> Iterator[pa.RecordBatch]:

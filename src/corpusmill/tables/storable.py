@@ -100,7 +100,7 @@ def _through_parquet(schema: pa.Schema) -> pa.Schema:
 
 def stored_metadata(schema: pa.Schema) -> Any:
     """The metadata of a Parquet file that holds the schema: its own, and the Arrow schema for exact types."""
-    arrow = base64.b64encode(schema.remove_metadata().serialize().to_pybytes())
+    arrow = base64.b64encode(schema.serialize().to_pybytes())
     return {**(schema.metadata or {}), b"ARROW:schema": arrow}
 
 
