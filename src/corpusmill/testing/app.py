@@ -10,54 +10,31 @@ from __future__ import annotations
 import asyncio
 import gzip
 import time
-from dataclasses import asdict, dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qs
 
 import msgspec
 
-from corpusmill.testing import bodies
+from corpusmill.testing import bodies, sse
 from corpusmill.testing.answers import Answer, answer
 from corpusmill.testing.digests import request_digest
-from corpusmill.testing.faults import COMPUTED_NOT_DELIVERED, Fault, Faults, Script, fault_of
-from corpusmill.testing.latency import Latency, seconds_of
-from corpusmill.testing.limits import Limiter, RateLimits, Verdict
+from corpusmill.testing.faults import COMPUTED_NOT_DELIVERED, Fault, Script, fault_of
+from corpusmill.testing.latency import seconds_of
+from corpusmill.testing.limits import Limiter, Verdict
+from corpusmill.testing.settings import Settings, changed_settings, shown_settings
 from corpusmill.testing.stats import Tally
 from corpusmill.testing.tokens import count_prompt_tokens, cut_tokens
 from corpusmill.testing.validation import Refusal, check
 from corpusmill.testing.wire import Exchange
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 DEFAULT_MODELS: Final = ("fake",)
-DONE: Final = b"data: [DONE]\n\n"
 
 CUT_PROMPT_TOKENS: Final = 8
 """What the fault `prompt_cut` lets the usage say."""
-
-T = TypeVar("T", Faults, Latency, RateLimits)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """How the endpoint behaves.
-
-    `models` are the models that are served (None: any). A prompt of `context_tokens` or more is refused, and
-    an answer is cut where prompt and answer fill the context; with `strict_context` a prompt and a ceiling
-    that together exceed it are refused as well. With `gzip`, whole answers are compressed for clients that
-    take it.
-    """
-
-    latency: Latency = field(default_factory=Latency)
-    limits: RateLimits | None = None
-    faults: Faults = field(default_factory=Faults)
-    seed: int = 0
-    api_key: str | None = field(default=None, repr=False)
-    models: tuple[str, ...] | None = None
-    context_tokens: int = 65_536
-    strict_context: bool = False
-    gzip: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -288,7 +265,7 @@ class Application:
             await exchange.reply(bodies.refusal_reply(refusal, asked.request_id))
             return
         if fault is not None and fault.kind == "error_in_stream":
-            broken = _broken_events(self._envelope(asked, seconds), answers, asked.request_id)
+            broken = sse.broken_events(self._envelope(asked, seconds), answers, asked.request_id)
             await exchange.stream(broken, pause=settings.latency.chunk_seconds)
             return
         completion_tokens = sum(each.completion_tokens for each in answers)
@@ -321,9 +298,9 @@ class Application:
             options = request.get("stream_options") or {}
             include_usage = bool(options.get("include_usage")) and kind != "no_usage"
             chunks = bodies.chunks(envelope, answers, include_usage=include_usage, top_logprobs=top)
-            events = _odd_events(chunks) if kind == "odd_sse" else _events(chunks)
+            events = sse.odd_events(chunks) if kind == "odd_sse" else sse.events(chunks)
             if kind in {"cut_stream", "cut_body"}:
-                half = _first_half(list(events))
+                half = sse.first_half(list(events))
                 return await exchange.stream(half, pause=pause, abort=kind == "cut_body")
             return await exchange.stream(events, pause=pause)
         completion = bodies.completion(envelope, answers, top)
@@ -383,82 +360,6 @@ class Application:
         return f"{self._request_number:08x}"
 
 
-def changed_settings(settings: Settings, change: object) -> Settings:
-    """Return `settings` with the fields of a JSON object changed.
-
-    `latency` may be a number of seconds and `faults` a mapping from kind to share; null takes either away.
-
-    Raises:
-        msgspec.ValidationError, ValueError, TypeError: the object does not fit.
-    """
-    if not isinstance(change, dict):
-        msg = "expected a JSON object"
-        raise TypeError(msg)
-    converted: dict[str, Any] = {}
-    for name, value in change.items():
-        if name == "latency":
-            converted[name] = latency_from(value)
-        elif name == "faults":
-            converted[name] = faults_from(value)
-        elif name == "limits":
-            converted[name] = None if value is None else _converted(value, RateLimits)
-        elif name in _PLAIN_SETTINGS:
-            converted[name] = msgspec.convert(value, _PLAIN_SETTINGS[name])
-        else:
-            msg = f"no setting is called {name!r}"
-            raise ValueError(msg)
-    return replace(settings, **converted)
-
-
-_PLAIN_SETTINGS: Final[Mapping[str, Any]] = {
-    "seed": int,
-    "models": tuple[str, ...] | None,
-    "context_tokens": int,
-    "strict_context": bool,
-    "gzip": bool,
-}
-
-
-def latency_from(value: object) -> Latency:
-    """Read a latency: seconds, an object of its fields, or nothing."""
-    if value is None:
-        return Latency()
-    if isinstance(value, Latency):
-        return value
-    if isinstance(value, int | float):
-        return Latency(mean=value)
-    return _converted(value, Latency)
-
-
-def faults_from(value: object) -> Faults:
-    """Read faults: shares by kind, an object of its fields, or nothing."""
-    if value is None:
-        return Faults()
-    if isinstance(value, Faults):
-        return value
-    if isinstance(value, dict) and value.keys() & {field.name for field in fields(Faults)}:
-        return _converted(value, Faults)
-    return Faults(shares=msgspec.convert(value, dict[str, float]))
-
-
-def _converted(value: object, kind: type[T]) -> T:
-    """Read a dataclass from an object of its fields; a field that it does not have is an error."""
-    if isinstance(value, kind):
-        return value
-    unknown = value.keys() - {field.name for field in fields(kind)} if isinstance(value, dict) else set()
-    if unknown:
-        msg = f"{kind.__name__} has no {', '.join(sorted(unknown))}"
-        raise ValueError(msg)
-    return msgspec.convert(value, kind)
-
-
-def shown_settings(settings: Settings) -> dict[str, Any]:
-    """Return the settings for JSON, without the key."""
-    shown: dict[str, Any] = msgspec.to_builtins(settings)
-    del shown["api_key"]
-    return shown
-
-
 def _ceiling(request: Mapping[str, Any]) -> int | None:
     ceilings = [
         int(request[name])
@@ -482,30 +383,3 @@ def _spoilt(good: Answer, fault: Fault | None) -> Answer:
             return Answer(content="", finish_reason="stop", completion_tokens=0)
         case _:
             return good
-
-
-def _events(chunks: Iterator[dict[str, Any]]) -> Iterator[bytes]:
-    for chunk in chunks:
-        yield b"data: " + bodies.encode(chunk) + b"\n\n"
-    yield DONE
-
-
-def _odd_events(chunks: Iterator[dict[str, Any]]) -> Iterator[bytes]:
-    """Yield the same stream with all that the event-stream format allows and hand-made parsers forget."""
-    yield b"\xef\xbb\xbf: keep-alive\r\n\r\nretry: 10\r\n"
-    for number, chunk in enumerate(chunks):
-        head, _, rest = bodies.encode(chunk).partition(b",")
-        yield b"id: %d\r\ndata:" % number + head + b",\r\ndata:" + rest + b"\r\n\r\n"
-        yield b": still here\r\n\r\nevent: ping\r\ndata:\r\n\r\n"
-    yield b"data:[DONE]\r\n\r\n"
-
-
-def _broken_events(envelope: bodies.Envelope, answers: Sequence[Answer], request_id: str) -> Iterator[bytes]:
-    events = list(_events(bodies.chunks(envelope, answers, include_usage=False, top_logprobs=None)))
-    yield from _first_half(events)
-    yield b"data: " + bodies.encode(bodies.stream_error(request_id)) + b"\n\n"
-
-
-def _first_half(events: Sequence[bytes]) -> Sequence[bytes]:
-    """Return the first half of a stream, never its end."""
-    return events[: max(1, (len(events) - 1) // 2)]

@@ -16,7 +16,8 @@ import msgspec
 import uvicorn
 from uvicorn.server import ServerState
 
-from corpusmill.testing.app import Application, Settings, changed_settings, faults_from, latency_from
+from corpusmill.testing.app import Application
+from corpusmill.testing.settings import Settings, changed_settings, faults_from, latency_from
 from corpusmill.testing.wire import WireProtocol
 
 if TYPE_CHECKING:
