@@ -17,13 +17,13 @@ from corpusmill.engine.engine import Engine, Work
 from corpusmill.engine.outputs import FailureLog, OrderedOutput, PartsOutput
 from corpusmill.engine.pages import Binder
 from corpusmill.engine.tally import Ledger
-from corpusmill.errors import ComeBackLaterError, RunEndedError, TooManyFailuresError, UsageError
+from corpusmill.errors import RunEndedError, TooManyFailuresError, UsageError
 from corpusmill.killpoints import reach
 from corpusmill.plan import make_plan, throwaway_key
 from corpusmill.policy import Budget, FailurePolicy, Limits, RetryPolicy
 from corpusmill.report import PromptReport, RunReport, summary
 from corpusmill.rows.render import Renderer
-from corpusmill.store import open_store
+from corpusmill.store import ReadOnlyStore, ReplayStore, ThrowawayStore, open_store
 from corpusmill.tables import SinkSpec, changed_types, check_storable, open_sink, open_source
 
 if TYPE_CHECKING:
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 DEFAULT_STORE = "sqlite:///.corpusmill/store.db"
 
+MODES = ("read-write", "read-only", "replay", "refresh", "off")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conduct:
@@ -57,6 +59,17 @@ class Conduct:
     transport: httpx.AsyncBaseTransport | None = None
     progress: Callable[[Progress], None] | None = None
     on_start: Callable[[Engine], None] | None = None
+
+    def check(self) -> None:
+        """Raise `UsageError` for a mode that does not exist or does not fit the rest."""
+        if self.mode not in MODES:
+            raise UsageError(f"the store's mode is {self.mode!r}; known are {', '.join(MODES)}")
+        if self.refresh and self.mode != "refresh":
+            raise UsageError(
+                f"refresh names statuses, and the store's mode is {self.mode!r}; it must be 'refresh'"
+            )
+        if not isinstance(self.store, str) and self.mode not in ("read-write", "refresh"):
+            raise UsageError(f"the mode {self.mode!r} needs the store's URL, and an open store is given")
 
 
 def enrich(
@@ -114,10 +127,16 @@ def enrich(
         sink=target.spec,
     )
     check_storable(plan.schema)
-    if mode != "refresh" and target.decide(plan.run_key, plan.job_key, overwrite=overwrite) == "skip":
+    conduct.check()
+
+    def is_done() -> bool:
+        decision = target.decide(plan.run_key, plan.job_key, overwrite=overwrite)
+        return decision == "skip" and mode != "refresh"
+
+    if is_done():
         return _skipped(target.manifest(), target.shown)
     with target.lock():
-        if mode != "refresh" and target.decide(plan.run_key, plan.job_key, overwrite=overwrite) == "skip":
+        if is_done():
             return _skipped(target.manifest(), target.shown)
         writing = target.begin(plan.schema, run_key=plan.run_key, job_key=plan.job_key)
         log = FailureLog()
@@ -178,6 +197,7 @@ def enrich_batches(
         transport=transport,
         progress=progress,
     )
+    conduct.check()
     opened = open_source(_reader(batches))
     plan = make_plan(
         schema=opened.schema,
@@ -259,7 +279,6 @@ class _Run:
     def start(self, chunks: Iterator[Chunk], output: Output) -> EngineThread:
         """Join the store and start the engine."""
         conduct = self._conduct
-        self._refuse_used_up_quota()
         member = self._store.join(self._plan.run_key or throwaway_key(), label=self._endpoint.identity)
         self._member = member
         work = Work(
@@ -273,6 +292,7 @@ class _Run:
                 budget=conduct.budget,
                 context_tokens=self._endpoint.capabilities.context_tokens,
                 not_before=member.first_started_at if conduct.mode == "refresh" else None,
+                refresh=frozenset(conduct.refresh) if conduct.refresh else None,
                 price=_price(conduct.prices),
             ),
             limits=conduct.limits,
@@ -309,19 +329,6 @@ class _Run:
         """Close the account of the run key: the next run of it starts anew."""
         if self._plan.run_key is not None:
             self._store.finish(self._plan.run_key)
-
-    def _refuse_used_up_quota(self) -> None:
-        quota = self._store.quota(self._endpoint.identity)
-        if quota is None or self._conduct.mode == "replay":
-            return
-        from datetime import UTC, datetime
-
-        resets_at = datetime.fromtimestamp(quota.resets_at, UTC)
-        raise ComeBackLaterError(
-            f"a quota of {self._endpoint.url} is used up ({quota.reason}) until {resets_at:%Y-%m-%d %H:%M:%S} UTC; "
-            "run the same job again then",
-            resets_at=resets_at,
-        )
 
     def report(self, *, output: str | None, job: Mapping[str, Any]) -> RunReport:
         """Say what was done so far."""
@@ -387,7 +394,15 @@ def _opened_store(conduct: Conduct) -> Iterator[Store]:
     if not isinstance(conduct.store, str):
         yield conduct.store
         return
-    store = open_store(conduct.store)
+    store: Store
+    if conduct.mode == "off":
+        store = ThrowawayStore()
+    elif conduct.mode == "read-only":
+        store = ReadOnlyStore(open_store(conduct.store, read_only=True))
+    elif conduct.mode == "replay":
+        store = ReplayStore(open_store(conduct.store, read_only=True))
+    else:
+        store = open_store(conduct.store)
     try:
         yield store
     finally:

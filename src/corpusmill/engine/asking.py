@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from corpusmill.chat.limits import Limiter
     from corpusmill.engine.pages import OpenChunk
     from corpusmill.engine.tally import Wire
+    from corpusmill.outcome import Status
     from corpusmill.policy import Budget, RetryPolicy
     from corpusmill.prompts.prompt import Rendered
     from corpusmill.rows.render import Renderer
@@ -60,6 +61,7 @@ class Pending:
     renderer: Renderer
     rendered: Rendered
     shape: str
+    not_before: float | None = None
     waiters: list[tuple[OpenChunk, int, int]] = field(default_factory=list)
     followers: list[Pending] = field(default_factory=list)
     rejected: int = 0
@@ -95,12 +97,17 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """The conditions under which a run asks: conduct, and which stored answers it accepts."""
+    """The conditions under which a run asks: conduct, and which stored answers it accepts.
+
+    Only answers given at `not_before` (Unix seconds) or later are accepted; where `refresh` is set, this holds for
+    those answers alone that amount to one of its statuses.
+    """
 
     retry: RetryPolicy
     budget: Budget | None
     context_tokens: int | None
     not_before: float | None
+    refresh: frozenset[Status] | None
     price: Callable[[int, int], float] | None
 
 
@@ -133,7 +140,7 @@ class Asker:
         self._wire = wire
         self._sleep = sleep
         self._estimate = Estimate()
-        self._quota_noted = False
+        self._probing = asyncio.Lock() if store.quota(identity) is not None else None
         self.in_the_air: set[asyncio.Task[Any]] = set()
 
     async def ask(self, pending: Pending) -> Answer:
@@ -217,6 +224,17 @@ class Asker:
             return verdict, attempts, seconds
 
     async def _attempt(self, pending: Pending, ceiling: int | None) -> Verdict | _NotAsked:
+        if self._probing is None:
+            return await self._try_once(pending, ceiling)
+        # Somebody has noted that a quota is used up. One request finds out whether it still is.
+        async with self._probing:
+            verdict = await self._try_once(pending, ceiling)
+            if isinstance(verdict, Accepted) and self._probing is not None:
+                self._probing = None
+                await asyncio.to_thread(self._store.clear_quota, self._identity)
+            return verdict
+
+    async def _try_once(self, pending: Pending, ceiling: int | None) -> Verdict | _NotAsked:
         size = characters(pending.rendered.messages)
         tokens = self._estimate.tokens(size, ceiling)
         reserved = await self._reserve(tokens, size, ceiling)
@@ -227,7 +245,7 @@ class Asker:
             self._wire.in_flight += 1
             try:
                 reach("claiming")
-                claim = await self._writer.claim(Wanted(pending.key, ceiling, self._terms.not_before))
+                claim = await self._writer.claim(Wanted(pending.key, ceiling, pending.not_before))
                 if claim == "held":
                     return _NotAsked(held=True)
                 if claim == "answered":
@@ -262,7 +280,6 @@ class Asker:
             self._learn(verdict, size)
             await self._writer.put(self._put(pending, ceiling, verdict, size, cost))
             reach("stored")
-            await self._clear_quota()
             return verdict
         if isinstance(verdict, Unparsed):
             pending.rejected += 1
@@ -364,7 +381,7 @@ class Asker:
 
     def _look_up(self, pending: Pending, ceiling: int | None) -> Answer | None:
         entries = self._store.get_many([pending.key]).get(pending.key, [])
-        entry = choose(entries, ceiling, self._terms.not_before)
+        entry = choose(entries, ceiling, pending.not_before)
         if entry is None:
             return None
         origin = "deduplicated" if entry.invocation == self._member.invocation else "cached"
@@ -384,11 +401,6 @@ class Asker:
             "What was answered is kept; run the same job again then",
             resets_at=resets_at,
         )
-
-    async def _clear_quota(self) -> None:
-        if not self._quota_noted:
-            self._quota_noted = True
-            await asyncio.to_thread(self._store.clear_quota, self._identity)
 
 
 def _used(verdict: Verdict) -> int | None:

@@ -24,7 +24,7 @@ from corpusmill.exchange import NotACompletionError, read_completion
 from corpusmill.fingerprint import canonical, digest
 from corpusmill.killpoints import reach
 from corpusmill.report import Moment
-from corpusmill.rows.judge import Answer
+from corpusmill.rows.judge import Answer, judge_completion
 from corpusmill.store.serving import choose
 from corpusmill.store.writer import GroupWriter
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from corpusmill.endpoints import Endpoint
     from corpusmill.policy import Limits
-    from corpusmill.rows.render import Renderer
+    from corpusmill.rows.render import Asked, Renderer
     from corpusmill.store.protocol import Entry, Membership, Store
 
 WINDOW_ROWS = 65_536
@@ -286,23 +286,28 @@ class Engine:
         found = self._work.store.get_many(wanted) if wanted else {}
         answers = [
             [
-                None if key is None else self._stored(found.get(key), rendered.ceiling if rendered else None)
-                for key, rendered in zip(prompt.keys, prompt.rendered, strict=True)
+                None if key is None or key not in found else self._stored(position, prompt, row, found[key])
+                for row, key in enumerate(prompt.keys)
             ]
-            for prompt in asked
+            for position, prompt in enumerate(asked)
         ]
         return OpenChunk(chunk.first_row, chunk.batch, asked, answers, 0, chunk.batch.nbytes)
 
-    def _stored(self, entries: list[Entry] | None, ceiling: int | None) -> Answer | None:
-        if not entries:
-            return None
-        entry = choose(entries, ceiling, self._work.terms.not_before)
+    def _stored(self, position: int, asked: Asked, row: int, entries: list[Entry]) -> Answer | None:
+        rendered = asked.rendered[row]
+        assert rendered is not None
+        terms = self._work.terms
+        entry = choose(entries, rendered.ceiling, None if terms.refresh else terms.not_before)
         if entry is None:
             return None
         try:
             completion = read_completion(entry.body)
         except NotACompletionError:
             return None
+        if terms.refresh and terms.not_before is not None and entry.created_at < terms.not_before:
+            prompt = self._work.renderers[position].prompt
+            if judge_completion(prompt, asked.values[row], completion).status in terms.refresh:
+                return None
         own = entry.invocation == self._work.member.invocation
         return Answer(completion, None, None, "deduplicated" if own else "cached")
 
@@ -360,6 +365,7 @@ class Engine:
             renderer=self._work.renderers[position],
             rendered=rendered,
             shape=self._keys_of_prompts[position],
+            not_before=self._work.terms.not_before,
         )
 
     def _shape(self, renderer: Renderer) -> str:
