@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from corpusmill.store.layered import ReadOnlyStore, ReplayStore, ThrowawayStore
 from corpusmill.store.protocol import (
     NOTHING,
     Claim,
@@ -22,7 +23,7 @@ from corpusmill.store.protocol import (
 )
 from corpusmill.store.serving import choose, serves, was_cut
 from corpusmill.store.sqlite import SQLiteStore
-from corpusmill.store.urls import open_store
+from corpusmill.store.urls import Mode, open_in_mode, open_store
 from corpusmill.store.writer import GroupWriter
 
 __all__ = [
@@ -33,18 +34,23 @@ __all__ = [
     "GroupWriter",
     "Kind",
     "Membership",
+    "Mode",
     "Nearest",
     "Put",
     "Quota",
+    "ReadOnlyStore",
     "Release",
+    "ReplayStore",
     "Reservation",
     "SQLiteStore",
     "Spend",
     "Store",
     "StoreStats",
+    "ThrowawayStore",
     "UsageSample",
     "Wanted",
     "choose",
+    "open_in_mode",
     "open_store",
     "serves",
     "was_cut",

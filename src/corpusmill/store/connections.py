@@ -30,6 +30,8 @@ BUSY_SECONDS = 60.0
 CACHE_KIB = 16_384
 """Memory for the pages of one connection; the system's own cache holds the rest of the file."""
 
+_MAGIC = b"SQLite format 3\0"
+
 WAL_BYTES = 64 * 1024 * 1024
 """To what size the write-ahead log is cut back after a checkpoint."""
 
@@ -169,6 +171,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def _connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
+    _refuse_garbage(path)
     if read_only:
         return _connect_to_read(path)
     connection = _open(f"{path.as_uri()}?mode=rwc")
@@ -177,6 +180,7 @@ def _connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
             connection.execute(f"PRAGMA page_size = {schema.PAGE_SIZE}")
             _switch_to_wal(connection)
             schema.create(connection, str(path))
+        _refuse_truncated(connection, path)
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute(f"PRAGMA journal_size_limit = {WAL_BYTES}")
     except BaseException:
@@ -195,11 +199,46 @@ def _connect_to_read(path: Path) -> sqlite3.Connection:
     try:
         if not schema.is_store(connection, str(path)):
             raise StoreError(f"store {path} is empty")  # noqa: TRY301 - closed below like after any other
+        _refuse_truncated(connection, path)
         connection.execute("PRAGMA query_only = ON")
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def _refuse_garbage(path: Path) -> None:
+    # SQLite takes a file of a few bytes for an empty database and writes over them.
+    try:
+        with path.open("rb") as file:
+            beginning = file.read(len(_MAGIC))
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise StoreError(f"store {path} cannot be read ({error.strerror})") from error
+    if beginning and beginning != _MAGIC:
+        raise StoreError(
+            f"{path} is no store: nothing was changed. Name another file, or restore it from a copy"
+        )
+
+
+def _refuse_truncated(connection: sqlite3.Connection, path: Path) -> None:
+    # SQLite finds missing pages by itself, but not a last one that is there in part. What the log holds need not be
+    # in the file yet; when the log is empty, everything has to be.
+    connection.execute("BEGIN")
+    try:
+        (pages,) = connection.execute("PRAGMA page_count").fetchone()
+        (page_size,) = connection.execute("PRAGMA page_size").fetchone()
+        log = path.with_name(path.name + "-wal")
+        logged = log.exists() and log.stat().st_size > 0
+        size = path.stat().st_size
+    finally:
+        connection.execute("COMMIT")
+    if not logged and size < pages * page_size:
+        raise StoreError(
+            f"store {path} is cut short: it has {size:,} bytes of {pages * page_size:,}. Nothing was changed. "
+            "Restore it from a copy, or name another file"
+        )
 
 
 def _open(uri: str) -> sqlite3.Connection:

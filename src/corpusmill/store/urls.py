@@ -2,10 +2,29 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import unquote, urlsplit
 
 from corpusmill.errors import UsageError
+from corpusmill.store.layered import ReadOnlyStore, ReplayStore, ThrowawayStore
 from corpusmill.store.sqlite import SQLiteStore
+
+if TYPE_CHECKING:
+    from corpusmill.store.protocol import Store
+
+Mode = Literal["read-write", "read-only", "replay", "refresh", "off"]
+"""How a run uses the store; `refresh` is `read-write` with a `not_before` for every request."""
+
+
+def open_in_mode(url: str, mode: Mode) -> Store:
+    """Open a store as a run of this mode uses it. Raises what `open_store` raises."""
+    if mode == "off":
+        return ThrowawayStore()
+    if mode == "read-only":
+        return ReadOnlyStore(open_store(url, read_only=True))
+    if mode == "replay":
+        return ReplayStore(open_store(url, read_only=True))
+    return open_store(url)
 
 
 def open_store(url: str, *, read_only: bool = False) -> SQLiteStore:
