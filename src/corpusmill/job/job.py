@@ -315,7 +315,7 @@ def _keys_at(loc: tuple[int | str, ...]) -> list[str]:
         for candidate in _models_of(model, step):
             model = candidate
             break
-    return list(model.model_fields)
+    return [field.alias or name for name, field in model.model_fields.items()]
 
 
 def _models_of(model: type[BaseModel], step: int | str) -> list[type[BaseModel]]:

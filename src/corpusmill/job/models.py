@@ -43,9 +43,6 @@ Seconds = Annotated[
     ),
 ]
 Text = Annotated[str, BeforeValidator(as_written)]
-Returns = Annotated[
-    dict[str, Text] | None, Field(description="other response fields as columns: {path: column}")
-]
 
 
 class Model(BaseModel):
@@ -76,51 +73,6 @@ class SinkModel(Model):
     columns: list[Text] | None = Field(None, description="the source columns to keep; all by default")
     partition: dict[str, Text] | None = Field(None, description="write one hive partition: {lang: lv}")
     rows_per_part: int = Field(65_536, ge=1, description="rows of the source in each file of a folder")
-
-
-class SamplingModel(Model):
-    """Parameters of the request that any prompt may set; ranges are those of the endpoint."""
-
-    temperature: float | None = None
-    top_p: float | None = None
-    top_k: int | None = None
-    presence_penalty: float | None = None
-    frequency_penalty: float | None = None
-    do_sample: bool | None = None
-    stop: Text | list[Text] | None = None
-    response_format: dict[str, Any] | None = None
-    reasoning_effort: Text | None = None
-    tool_choice: Text | dict[str, Any] | None = None
-    parallel_tool_calls: bool | None = None
-    tools: list[dict[str, Any]] | dict[str, Any] | None = Field(
-        None, description="a list of tools, or {column: name} for a column that holds it"
-    )
-    chat_template_kwargs: dict[str, Any] | None = None
-    logprobs: bool | None = None
-    top_logprobs: int | None = None
-    n: int | None = None
-    logit_bias: dict[str, float] | None = None
-    seed: int | None = None
-    extra: dict[str, Any] | None = Field(None, description="further request fields, sent as they are")
-    max_tokens: int | None = Field(None, description="a cap on the answer; what reaches it is truncated")
-    escalate_to: int | None = Field(None, description="how far max_tokens may be raised for a cut answer")
-    vary_by: Text | None = Field(
-        None, description="a column whose value makes equal texts different requests"
-    )
-    returns: Returns = None
-
-
-class AskModel(SamplingModel):
-    """A free question."""
-
-    into: Text = Field(description="the new column")
-    template: Text | None = Field(
-        None, description="the user message; {column} and {column.path} are filled in"
-    )
-    system: Text | None = Field(None, description="a system message before it")
-    messages: list[dict[str, Any]] | dict[str, Any] | None = Field(
-        None, description="templated messages with roles, or {column: name} for a column of message lists"
-    )
 
 
 class OpenAICompatibleModel(Model):
