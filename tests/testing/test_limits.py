@@ -176,6 +176,17 @@ def test_a_request_too_large_for_a_minute_is_told_so(
     assert "too large" in refused.json()["error"]["message"]
 
 
+def test_an_answer_costs_its_tokens_too(
+    fake_endpoint_factory: Callable[..., FakeEndpoint], clock: FakeClock
+) -> None:
+    """What is left of a minute's tokens is what neither prompt nor answer took."""
+    endpoint = fake_endpoint_factory(limits=RateLimits(tokens_per_minute=1_000), clock=clock)
+    answered = post(endpoint)
+    assert answered.headers["x-ratelimit-remaining-tokens"] == str(
+        1_000 - answered.json()["usage"]["total_tokens"]
+    )
+
+
 def test_retry_after_can_be_left_out(fake_endpoint_factory: Callable[..., FakeEndpoint]) -> None:
     """Some servers say no more than 429."""
     endpoint = fake_endpoint_factory(limits=RateLimits(requests_per_day=1, retry_after=False))

@@ -325,7 +325,8 @@ def test_an_answer_is_computed_although_the_client_left(
         HTTP.post(f"{endpoint.base_url}/chat/completions", json=body(), timeout=0.01)
     while endpoint.stats().in_flight:
         threading.Event().wait(0.005)
-    assert (endpoint.stats().computed, endpoint.stats().delivered) == (1, 0)
+    stats = endpoint.stats()
+    assert (stats.computed, stats.delivered, stats.by_status) == (1, 0, {})
 
 
 def test_a_server_with_requests_in_flight_ends_at_once(caplog: pytest.LogCaptureFixture) -> None:
