@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 Status = Literal["completed", "truncated", "refused", "filtered", "invalid", "failed", "skipped"]
 
@@ -32,8 +33,7 @@ Origin = Literal["live", "cached", "deduplicated", "skipped", "unanswered"]
 """Where an outcome came from. Telemetry: it differs between a run and its repetition."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The status of one row for one prompt, and what is needed to understand it.
 
     `error` says why there is no (usable) answer. `notes` holds findings that do not change the status. Token counts

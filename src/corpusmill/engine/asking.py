@@ -10,8 +10,10 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from corpusmill.chat.retry import with_retries
 from corpusmill.chat.verdict import (

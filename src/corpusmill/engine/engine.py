@@ -10,8 +10,10 @@ import asyncio
 import time
 from collections import OrderedDict, deque
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
+
+from msgspec.structs import replace
 
 from corpusmill.chat.client import ChatClient
 from corpusmill.chat.limits import Limiter
@@ -20,7 +22,7 @@ from corpusmill.engine.asking import Asker, Pending, Terms
 from corpusmill.engine.pages import OpenChunk
 from corpusmill.engine.tally import Ledger, Timeline, Wire
 from corpusmill.errors import BrokenEndpointError, InterruptedRunError, StoreMissError
-from corpusmill.exchange import NotACompletionError, read_completion
+from corpusmill.exchange import read_completion
 from corpusmill.fingerprint import canonical, digest
 from corpusmill.killpoints import reach
 from corpusmill.report import Moment
@@ -300,10 +302,7 @@ class Engine:
         entry = choose(entries, rendered.ceiling, None if terms.refresh else terms.not_before)
         if entry is None:
             return None
-        try:
-            completion = read_completion(entry.body)
-        except NotACompletionError:
-            return None
+        completion = read_completion(entry.body)
         if terms.refresh and terms.not_before is not None and entry.created_at < terms.not_before:
             prompt = self._work.renderers[position].prompt
             if judge_completion(prompt, asked.values[row], completion).status in terms.refresh:

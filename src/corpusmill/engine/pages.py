@@ -80,29 +80,29 @@ class Binder:
     def _fill(self, chunk: OpenChunk, position: int, prompt: Prompt) -> Filling:
         filling = Filling(prompt, self._telemetry)
         asked, answers = chunk.asked[position], chunk.answers[position]
-        account = self._ledger.prompts[position]
-        for row, (key, values) in enumerate(zip(asked.keys, asked.values, strict=True)):
-            answer = answers[row]
-            value: Any = None
+        account, wants = self._ledger.prompts[position], self._ledger.wants
+        for row, (key, values, answer) in enumerate(zip(asked.keys, asked.values, answers, strict=True)):
             if key is None:
-                reason = asked.unaskable.get(row)
-                if reason is None:
-                    outcome = Outcome(status="skipped", origin="skipped")
-                else:
-                    outcome = Outcome(status="failed", error=reason)
+                outcome, value = _not_asked(asked.unaskable.get(row)), None
             elif answer is None:
                 raise AssertionError(f"row {chunk.first_row + row} was bound before its answer came")
             else:
                 outcome, value = judge(prompt, values, answer, key, cleaned=row in asked.cleaned)
             filling.add(outcome, value, answer.completion if answer else None)
-            account.add(outcome)
             if outcome.error is not None:
-                kind = answer.kind if answer is not None and answer.kind else outcome.status
-                account.errors[kind] += 1
+                account.errors[(answer.kind if answer else None) or outcome.status] += 1
                 self._failed(chunk.first_row + row, prompt.into, outcome)
-            if self._ledger.wants_sample(outcome):
+            if wants(outcome):
                 self._ledger.show(_sample(chunk.first_row + row, prompt, values, outcome, value), outcome)
+        account.add(filling.outcomes)
         return filling
+
+
+_SKIPPED = Outcome(status="skipped", origin="skipped")
+
+
+def _not_asked(reason: str | None) -> Outcome:
+    return _SKIPPED if reason is None else Outcome(status="failed", error=reason)
 
 
 def _sample(row: int, prompt: Prompt, values: Sequence[Any], outcome: Outcome, value: object) -> Sample:

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 from corpusmill.report import LATENCY_BOUNDS, Moment, Sample
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from corpusmill.outcome import Outcome
 
 SAMPLES = 12
@@ -59,15 +61,16 @@ class PromptLedger:
     prompt_tokens: int = 0
     completion_tokens: int = 0
 
-    def add(self, outcome: Outcome) -> None:
-        """Count one row."""
-        self.outcomes[outcome.status] += 1
-        self.origins[outcome.origin] += 1
-        for note in outcome.notes:
-            self.notes[note.partition(" ")[0]] += 1
-        if outcome.origin == "live":
-            self.prompt_tokens += outcome.prompt_tokens or 0
-            self.completion_tokens += outcome.completion_tokens or 0
+    def add(self, outcomes: Sequence[Outcome]) -> None:
+        """Count the rows of a batch."""
+        self.outcomes.update([outcome.status for outcome in outcomes])
+        self.origins.update([outcome.origin for outcome in outcomes])
+        for outcome in outcomes:
+            for note in outcome.notes:
+                self.notes[note.partition(" ")[0]] += 1
+            if outcome.origin == "live":
+                self.prompt_tokens += outcome.prompt_tokens or 0
+                self.completion_tokens += outcome.completion_tokens or 0
 
 
 class Ledger:
@@ -86,19 +89,16 @@ class Ledger:
         """The slowest rows that were asked in this run, the slowest first."""
         return [sample for _, _, sample in sorted(self._slowest, key=lambda item: -item[0])]
 
-    def wants_sample(self, outcome: Outcome) -> bool:
+    def wants(self, outcome: Outcome) -> bool:
         """Tell whether the report would show this row, so that its texts are worth copying."""
-        if outcome.status == "skipped":
-            return False
-        return (
-            len(self.samples) < SAMPLES
-            or (outcome.error is not None and len(self.failures) < FAILURES)
-            or (
-                outcome.seconds is not None
-                and outcome.origin == "live"
-                and (len(self._slowest) < SLOWEST or outcome.seconds > self._slowest[0][0])
-            )
-        )
+        if outcome.error is not None:
+            return len(self.failures) < FAILURES
+        if len(self.samples) < SAMPLES:
+            return outcome.status != "skipped"
+        return outcome.origin == "live" and outcome.seconds is not None and self._is_slow(outcome.seconds)
+
+    def _is_slow(self, seconds: float) -> bool:
+        return len(self._slowest) < SLOWEST or seconds > self._slowest[0][0]
 
     def show(self, sample: Sample, outcome: Outcome) -> None:
         """Keep a row for the report, in whichever of its lists it belongs."""

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Unpack
 
 from corpusmill.errors import PromptError
-from corpusmill.prompts.conversation import Conversation, conversation_column, conversation_of
-from corpusmill.prompts.prompt import Input, Judgement, Rendered, Unaskable
+from corpusmill.prompts.conversation import conversation_column, conversation_of
+from corpusmill.prompts.prompt import Input, Judgement
 from corpusmill.prompts.sampling import Sampling, wire_parameters
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import pyarrow as pa
 
     from corpusmill.exchange import Completion
+    from corpusmill.prompts.prompt import Rendered, Unaskable
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -41,7 +42,8 @@ class Ask:
     vary_by: str | None
     parameters: Mapping[str, Any]
     inputs: tuple[Input, ...]
-    _conversation: Conversation
+    render: Callable[[Sequence[Any]], Rendered | Unaskable | None] = field(repr=False, compare=False)
+    """Fill the templates; None when all that the row would say is blank."""
 
     def __init__(
         self,
@@ -100,7 +102,7 @@ class Ask:
             "vary_by": vary_by,
             "parameters": wire_parameters(sampling),
             "inputs": conversation.inputs + ((Input(path=vary_by),) if vary_by else ()),
-            "_conversation": conversation,
+            "render": conversation.renderer(ceiling=max_tokens, vary_last=vary_by is not None),
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
@@ -126,10 +128,6 @@ class Ask:
             "vary_by": self.vary_by,
             "parameters": dict(self.parameters),
         }
-
-    def render(self, values: Sequence[Any]) -> Rendered | Unaskable | None:
-        """Fill the templates; None when all that the row would say is blank."""
-        return self._conversation.render(values, ceiling=self.max_tokens, vary_last=self.vary_by is not None)
 
     def judge(self, values: Sequence[Any], completion: Completion) -> Judgement:  # noqa: ARG002 - the protocol's shape
         """Take the text as it is; an answer without text is one only when the model called tools instead."""

@@ -23,17 +23,40 @@ MEDIA = ("image", "audio", "video")
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """What a row is asked, parsed once: the columns it takes, and how their values become messages."""
+    """What a row is asked, parsed once: the columns it takes, and how their values become messages.
+
+    `build` gives the messages, or a text that says why there are none. `fixed` and `text` are set for what most jobs
+    are and a replay does most: messages that never change, then one with one placeholder (role, before it, after it).
+    """
 
     inputs: tuple[Input, ...]
     build: Callable[[Sequence[Any]], list[Message] | str]
     blank: Callable[[Sequence[Any]], bool]
     tools_at: int | None = None
+    fixed: tuple[Message, ...] = ()
+    text: tuple[str, str, str] | None = None
 
-    def render(
+    def renderer(
+        self, *, ceiling: int | None, vary_last: bool
+    ) -> Callable[[Sequence[Any]], Rendered | Unaskable | None]:
+        """Give the function that makes the request of a row; it gives None when the row has nothing to say."""
+        if self.text is None or self.tools_at is not None or vary_last:
+            return lambda values: self._render(values, ceiling=ceiling, vary_last=vary_last)
+        fixed, (role, head, tail) = self.fixed, self.text
+
+        def render(values: Sequence[Any]) -> Rendered | None:
+            text = values[0]
+            if not text or text.isspace():
+                return None
+            return Rendered(
+                messages=(*fixed, {"role": role, "content": f"{head}{text}{tail}"}), ceiling=ceiling
+            )
+
+        return render
+
+    def _render(
         self, values: Sequence[Any], *, ceiling: int | None, vary_last: bool
     ) -> Rendered | Unaskable | None:
-        """Make the request of one row; None when the row has nothing to say."""
         if self.blank(values):
             return None
         messages = self.build(values)
@@ -132,35 +155,24 @@ def _from_templates(written: list[Mapping[str, Any]]) -> Conversation:
                 return False
         return all(not values[index] for index in others)
 
-    single = _single_text(written, inputs)
-    return Conversation(inputs, single or build, blank)
+    fixed, text = _single_text(written, inputs)
+    return Conversation(inputs, build, blank, fixed=fixed, text=text)
 
 
 def _single_text(
     written: list[Mapping[str, Any]], inputs: tuple[Input, ...]
-) -> Callable[[Sequence[Any]], list[Message] | str] | None:
-    # One placeholder in the last message, plain strings before it: what most jobs are, and the hot path of a replay.
+) -> tuple[tuple[Message, ...], tuple[str, str, str] | None]:
     *before, last = written
-    if len(inputs) != 1 or inputs[0].kind != "text" or set(last) != {"role", "content"}:
-        return None
-    if not isinstance(last["content"], str) or any(
-        set(message) != {"role", "content"}
-        or not isinstance(message["content"], str)
-        or parse_template(message["content"]).paths
-        for message in before
-    ):
-        return None
+    plain = all(
+        set(message) == {"role", "content"} and isinstance(message["content"], str) for message in written
+    )
+    if not plain or len(inputs) != 1 or any(parse_template(message["content"]).paths for message in before):
+        return (), None
     template = parse_template(last["content"])
     if len(template.paths) != 1:
-        return None
-    head, tail = template.literals
-    fixed = [{"role": message["role"], "content": message["content"]} for message in before]
-    role = last["role"]
-
-    def build(values: Sequence[Any]) -> list[Message] | str:
-        return [*fixed, {"role": role, "content": f"{head}{values[0] or ''}{tail}"}]
-
-    return build
+        return (), None
+    fixed = tuple({"role": message["role"], "content": message["content"]} for message in before)
+    return fixed, (last["role"], *template.literals)
 
 
 class _CannotBuildError(Exception):

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
+import msgspec
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -32,8 +34,7 @@ class Input:
     kind: InputKind = "text"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rendered:
+class Rendered(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What is asked of one row.
 
     `ceiling` is the most tokens that the answer may have. `vary` enters the request key and not the wire.
@@ -53,8 +54,7 @@ class Unaskable:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Judgement:
+class Judgement(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What an answer is worth: the value of the column (None when there is none), the status, and findings."""
 
     status: Status

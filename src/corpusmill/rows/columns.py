@@ -87,6 +87,8 @@ class Filling:
         """Append one row."""
         self.values.append(value)
         self.outcomes.append(outcome)
+        if not self.prompt.returns:
+            return
         for path, name in self.prompt.returns.items():
             found = response_field(completion, path) if completion is not None else None
             self.returned.setdefault(name, []).append(_fit(found, returned_type(path)))

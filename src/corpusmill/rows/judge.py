@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from corpusmill.exchange import content_text
-from corpusmill.outcome import WORST_LAST, Outcome, Status
+from corpusmill.exchange import Completion, content_text
+from corpusmill.outcome import WORST_LAST, Origin, Outcome, Status
 from corpusmill.prompts.prompt import Judgement
 from corpusmill.rows.render import CLEANED
 from corpusmill.rows.text import clean_text
@@ -16,8 +15,6 @@ from corpusmill.rows.text import clean_text
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from corpusmill.exchange import Completion
-    from corpusmill.outcome import Origin
     from corpusmill.prompts.prompt import Prompt
 
 ENDED = frozenset({"stop", "tool_calls", "function_call", "eos", "end_turn", "stop_sequence"})
@@ -25,8 +22,7 @@ CUT = frozenset({"length", "max_tokens", "model_length"})
 FILTERED = frozenset({"content_filter"})
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True, gc=False):
     """What came of asking: a completion, or the reason why there is none. The rest is telemetry.
 
     `kind` names the sort of failure in one word, for the counts of the report.
@@ -55,9 +51,9 @@ def judge(
     if cleaned:
         notes = (CLEANED, *notes)
     value = judgement.value
-    if type(value) is str:
+    if type(value) is str and not (value.isascii() and "\0" not in value):
         value = clean_text(value)
-        if value is not judgement.value and value != judgement.value:
+        if value != judgement.value:
             notes = (*notes, "output_cleaned")
     outcome = Outcome(
         status=judgement.status,
