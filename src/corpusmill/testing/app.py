@@ -279,6 +279,7 @@ class Application:
             self._limiter.spend(completion_tokens, self._clock())
             exchange.extra_headers = [(b"x-request-id", asked.request_id.encode()), *self._limit_headers()]
         if exchange.gone:
+            await exchange.lost()
             return
         delivered = await self._sent(exchange, asked, self._envelope(asked, seconds), answers)
         if delivered and not (fault is not None and fault.kind in COMPUTED_NOT_DELIVERED):

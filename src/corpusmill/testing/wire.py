@@ -132,13 +132,13 @@ class Exchange:
     async def reset(self) -> None:
         """Reset the connection; nothing that was not sent yet is sent."""
         self._transport.reset()
-        await self._lost()
+        await self.lost()
 
     async def stall(self, seconds: float) -> None:
         """Send nothing until the client leaves; after `seconds`, close."""
         try:
             async with asyncio.timeout(seconds):
-                await self._lost()
+                await self.lost()
         except TimeoutError:
             await self._close()
 
@@ -155,6 +155,7 @@ class Exchange:
             if pause and number:
                 await asyncio.sleep(pause)
             if self.gone:
+                await self.lost()
                 return False
             await self._send({"type": "http.response.body", "body": piece, "more_body": True})
         if abort:
@@ -175,8 +176,9 @@ class Exchange:
 
     async def _close(self) -> None:
         self._transport.close()
-        await self._lost()
+        await self.lost()
 
-    async def _lost(self) -> None:
+    async def lost(self) -> None:
+        """Wait until the connection is lost, so that uvicorn does not miss the rest of a response."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
