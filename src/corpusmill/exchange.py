@@ -101,7 +101,7 @@ def read_completion(body: bytes) -> Completion:
     """
     try:
         usual = _decode_usual(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return _read_unusual(body)
     if usual.error is not msgspec.UNSET or not usual.choices:
         return _read_unusual(body)
@@ -124,7 +124,7 @@ def read_object(body: bytes) -> dict[str, Any]:
     """Parse a JSON object, also one with lone surrogates, NaN or invalid UTF-8, which a paid answer may hold."""
     try:
         document = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         try:
             document = json.loads(body.decode("utf-8", "replace"))
         except (ValueError, RecursionError) as error:
@@ -138,7 +138,8 @@ def _read_unusual(body: bytes) -> Completion:
     document = read_object(body)
     if "error" in document:
         raise NotACompletionError("the body carries an error")
-    choices = [choice for choice in document.get("choices") or [] if isinstance(choice, dict)]
+    found = document.get("choices")
+    choices = [choice for choice in found if isinstance(choice, dict)] if isinstance(found, list) else []
     if not choices:
         raise NotACompletionError("the body has no choices")
     first = min(choices, key=lambda choice: _whole(choice.get("index")) or 0)

@@ -462,7 +462,15 @@ def test_a_cut_stream_is_no_answer_and_possibly_paid() -> None:
     verdict = judge(200, ANSWER, cut="the stream ended early")
     assert isinstance(verdict, RetryAfter)
     assert (verdict.kind, verdict.possibly_paid) == ("cut_stream", True)
-    assert "ended early" in verdict.reason
+    assert verdict.reason == "HTTP 200: the stream ended early"
+
+
+@pytest.mark.parametrize("more", [{}, {"error": httpx.ReadError("reset")}])
+def test_half_an_answer_is_not_quoted_in_an_error(more: dict[str, Any]) -> None:
+    """It is corpus text, which belongs into columns and not into logs."""
+    verdict = judge(200, '{"choices": [{"message": {"content": "private', **more)
+    assert isinstance(verdict, RetryAfter)
+    assert "private" not in verdict.reason
 
 
 def test_an_error_after_half_a_text_is_possibly_paid() -> None:
@@ -470,6 +478,15 @@ def test_an_error_after_half_a_text_is_possibly_paid() -> None:
     unavailable = {"error": {"message": "boom", "code": 503}}
     assert getattr(judge(200, unavailable, begun=True), "possibly_paid", None) is True
     assert getattr(judge(200, unavailable), "possibly_paid", None) is False
+
+
+@pytest.mark.parametrize(
+    "body", [b"[" * 100_000, b'{"error":' * 100_000, b'{"choices": 5}', b'{"choices": true}']
+)
+def test_hostile_json_is_no_answer_and_no_exception(body: bytes) -> None:
+    """Under a status of success and under another."""
+    assert not isinstance(judge(200, body), Accepted)
+    assert isinstance(judge(400, body), RowFailed)
 
 
 JSON = st.recursive(

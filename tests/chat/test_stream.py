@@ -307,6 +307,34 @@ def test_what_is_neither_is_given_back_as_it_came() -> None:
     assert assemble(b": processing\n\n").cut is not None
 
 
+def test_a_character_that_is_cut_between_two_chunks_is_whole_again() -> None:
+    """Some servers write the halves of a surrogate pair as two escapes in two events."""
+    halves = [json.dumps(chunk({"content": half})) for half in ("a\ud83d", "\ude00b")]
+    assembled = assemble(events(*halves, chunk({}, finish="stop"), "[DONE]"))
+    assert assembled.cut is None
+    assert read_completion(assembled.body).content == "a\U0001f600b"
+
+
+@pytest.mark.parametrize("odd", [b'"\\ud83d"', b'"\xff"', b'"a", "logprob": NaN'])
+def test_what_json_may_not_hold_costs_no_answer(odd: bytes) -> None:
+    """Half a pair that stays alone, invalid UTF-8, NaN: the text was paid for."""
+    stream = (
+        b'data: {"choices": [{"index": 0, "finish_reason": "stop", "delta": {"content": ' + odd + b"}}]}\n\n"
+    )
+    assembled = assemble(stream)
+    assert assembled.cut is None
+    assert read_completion(assembled.body).content is not None
+
+
+@pytest.mark.parametrize(
+    "nesting", [b"[" * 100_000, b'{"choices":' * 100_000, b'{"choices":' + b"[" * 100_000]
+)
+def test_nesting_without_end_is_no_answer_and_no_exception(nesting: bytes) -> None:
+    """As a body and inside an event."""
+    assert assemble(b"data: " + nesting + b"\n\n").cut is not None
+    assert isinstance(assemble(nesting).body, bytes)
+
+
 @given(st.lists(st.binary(max_size=20), max_size=10))
 def test_no_bytes_make_the_assembler_raise(pieces: list[bytes]) -> None:
     """Whatever comes over the wire, a result comes out."""

@@ -10,13 +10,13 @@ too high, so that nobody waits a minute at a time for tomorrow.
 from __future__ import annotations
 
 import re
-import ssl
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import httpx
 
+from corpusmill.chat.faults import judge_fault
 from corpusmill.chat.problem import SHOWN, Problem, read_problem
 from corpusmill.chat.verdict import (
     Accepted,
@@ -132,9 +132,11 @@ class _Response:
         )
 
     def again(self, kind: str, fallback: str, *, paid: bool = False, down: bool = False) -> RetryAfter:
+        # What came of an answer is corpus text and belongs into no error.
+        broken = kind in {"cut_body", "cut_stream"}
         return RetryAfter(
             kind=kind,
-            reason=self.says(fallback),
+            reason=f"HTTP {self.status}: {fallback}" if broken else self.says(fallback),
             wait=self.wait(),
             possibly_paid=paid,
             down=down,
@@ -176,7 +178,7 @@ def classify(
     server wrote. Never raises for anything that came over a wire.
     """
     if status is None:
-        return _no_response(error, seconds=seconds, redact=redact, url=url)
+        return judge_fault(error, seconds=seconds, redact=redact, url=url)
     rates = read_rates(headers, now) if headers else None
     request_id = headers.get("x-request-id") or headers.get("request-id")
     well = 200 <= status < 300
@@ -360,56 +362,3 @@ def _redirect(response: _Response) -> RunEnds:
     return response.ends(
         EndpointError, f"it points {where}, and a key is never sent on: set base_url to the final URL"
     )
-
-
-_NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.WriteTimeout)
-_UNSENDABLE = (httpx.UnsupportedProtocol, httpx.LocalProtocolError, httpx.InvalidURL)
-
-_FAULTS: tuple[tuple[type[BaseException], str], ...] = (
-    (httpx.ConnectTimeout, "connect_timeout"),
-    (httpx.ConnectError, "connect"),
-    (httpx.PoolTimeout, "pool_timeout"),
-    (httpx.WriteTimeout, "write_timeout"),
-    (httpx.ReadTimeout, "read_timeout"),
-    (httpx.ProxyError, "proxy"),
-    (httpx.RemoteProtocolError, "disconnected"),
-    (httpx.ReadError, "reset"),
-    (httpx.WriteError, "reset"),
-    (httpx.DecodingError, "cut_body"),
-    (TimeoutError, "read_timeout"),
-    (OSError, "reset"),
-)
-
-
-def _no_response(
-    error: BaseException | None, *, seconds: float, redact: Callable[[str], str], url: str
-) -> Verdict:
-    text = redact(str(error) or type(error).__name__)[:SHOWN]
-    if isinstance(error, _UNSENDABLE):
-        return RunEnds(error=EndpointError(f"{url} cannot be asked: {text}"), seconds=seconds)
-    if _is_untrusted(error):
-        return RunEnds(
-            error=EndpointError(f"{url} shows a certificate that is not trusted: {text}"), seconds=seconds
-        )
-    kind = next((name for fault, name in _FAULTS if isinstance(error, fault)), "broken")
-    return RetryAfter(
-        kind=kind,
-        reason=f"{kind}: {text}",
-        possibly_paid=not isinstance(error, _NEVER_SENT),
-        down=not isinstance(error, httpx.PoolTimeout),
-        seconds=seconds,
-    )
-
-
-_CAUSES = 10
-"""Causes of an error that are looked through, since they may go in circles."""
-
-
-def _is_untrusted(error: BaseException | None) -> bool:
-    seen = 0
-    while error is not None and seen < _CAUSES:
-        if isinstance(error, ssl.SSLCertVerificationError):
-            return True
-        error = error.__cause__ or error.__context__
-        seen += 1
-    return False

@@ -120,8 +120,12 @@ class ChatClient:
             async for piece in response.aiter_bytes() if "content-encoding" in headers else stream:
                 size += len(piece)
                 if size > LARGEST_BODY:
-                    fault = EOFError(f"more than {LARGEST_BODY} bytes")
-                    break
+                    return RowFailed(
+                        kind="answer_too_large",
+                        reason=f"the answer has more than {LARGEST_BODY} bytes",
+                        possibly_paid=True,
+                        seconds=self._clock() - started,
+                    )
                 if assembler is None:
                     pieces.append(piece)
                 else:

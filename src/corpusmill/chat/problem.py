@@ -55,7 +55,7 @@ def read_problem(body: bytes) -> Problem:
     """Read a response body as a complaint; a body that is none becomes the message itself."""
     try:
         document = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return _from_text(body)
     while isinstance(document, list) and document:
         document = document[0]

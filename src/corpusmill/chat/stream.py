@@ -7,6 +7,7 @@ stream that ends without either, after every choice has its finish reason, has l
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -122,8 +123,8 @@ class Assembler:
 
     def _chunk(self, name: str, data: bytes) -> None:
         try:
-            chunk = _decode(data)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+            chunk = _decoded(data)
+        except (ValueError, RecursionError):
             self._cut = "an event of the stream is not JSON"
             return
         if not isinstance(chunk, dict):
@@ -157,7 +158,11 @@ class Assembler:
         answer = {**self._answer, "choices": choices}
         if answer.get("object") in {None, "chat.completion.chunk"}:
             answer["object"] = "chat.completion"
-        body = _encode(answer)
+        try:
+            body = _encode(answer)
+        except UnicodeEncodeError:
+            # Escapes keep half a surrogate pair; two halves that came in two pieces are read as the whole again.
+            body = json.dumps(answer).encode()
         cut = self._cut
         if cut is None and not choices:
             cut = "the stream ended without a choice"
@@ -173,11 +178,19 @@ class Assembler:
             choices[0]["finish_reason"] = reason
 
 
+def _decoded(data: bytes) -> Any:
+    """Parse JSON, also with what a paid answer may hold and JSON may not: half a surrogate pair, NaN, bad UTF-8."""
+    try:
+        return _decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return json.loads(data.decode("utf-8", "replace"))
+
+
 def _is_plain(whole: bytes) -> bool:
     """Tell whether bytes are one JSON value, and not the only chunk of a stream of JSON lines."""
     try:
-        value = _decode(whole)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        value = _decoded(whole)
+    except (ValueError, RecursionError):
         return False
     choices = value.get("choices") if isinstance(value, dict) else None
     first = choices[0] if isinstance(choices, list) and choices else None
@@ -187,7 +200,7 @@ def _is_plain(whole: bytes) -> bool:
 def _as_error(data: bytes) -> bytes:
     """Give the body of an error from the data of an event that is one by its name."""
     try:
-        value = _decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        value = _decoded(data)
+    except (ValueError, RecursionError):
         value = data.decode("utf-8", "replace")
     return data if isinstance(value, dict) and "error" in value else _encode({"error": value})

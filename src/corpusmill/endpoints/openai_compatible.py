@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,8 @@ from corpusmill.endpoints.secret import Secret, clean_key, is_telling, redact
 from corpusmill.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from corpusmill.exchange import Message
 
 _OPENAI_HOST = "api.openai.com"
