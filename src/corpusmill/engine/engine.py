@@ -91,7 +91,7 @@ class Bindery(Protocol):
 class Progress:
     """What a run is doing, for whoever shows it.
 
-    `rows` are finished ones of `total` (None when unknown). `waiting` says why nothing goes out, None when all is
+    `rows` have all their answers, of `total` (None when unknown). `waiting` says why nothing goes out, None when all is
     well; `in_flight` of `concurrency` are out.
     """
 
@@ -155,6 +155,7 @@ class Engine:
         self._binding = 0
         self._read_rows = 0
         self._hits = 0
+        self._waiting_cells = 0
         self._all_read = False
         self._alike: tuple[str | None, int] = (None, 0)
         self._succeeded = False
@@ -320,10 +321,12 @@ class Engine:
             for row, key in enumerate(asked.keys):
                 if key is None:
                     continue
-                if answers[row] is not None:
-                    self._hits += 1
+                stored = answers[row]
+                if stored is not None:
+                    self._hits += stored.origin == "cached"
                     continue
                 chunk.missing += 1
+                self._waiting_cells += 1
                 self._want(chunk, position, row, key)
         if chunk.missing == 0:
             self._bind(chunk)
@@ -413,6 +416,7 @@ class Engine:
             if not first and answer.completion is not None and answer.origin == "live":
                 given = replace(answer, origin="deduplicated", attempts=0, seconds=None)
             first = False
+            self._waiting_cells -= 1
             if chunk.settle(position, row, given):
                 self._bind(chunk)
         for follower in pending.followers:
@@ -504,7 +508,7 @@ class Engine:
         wire = self.wire
         return Progress(
             phase=phase,
-            rows=self._work.ledger.rows,
+            rows=self._read_rows - -(-self._waiting_cells // len(self._work.renderers)),
             total=self._work.total,
             seconds=seconds,
             live=wire.live,
@@ -522,4 +526,6 @@ class Engine:
         if wait is None or not self._limiter.queued or wait.until is None:
             return None
         left = wait.until - time.monotonic()
+        if left < 1 and self._limiter.breaker.state == "closed":
+            return None  # a pause between two requests, as any rate limit has them
         return f"{wait.reason} ({left:.0f} s more)" if left >= 1 else wait.reason
