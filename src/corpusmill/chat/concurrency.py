@@ -102,10 +102,11 @@ class Concurrency:
         if sent <= window.since:
             # It met the server as it was before this window, perhaps with fewer or more out.
             return
-        window.latencies.append(max(now - sent, _INSTANT) / max(work, 1.0))
+        seconds = now - sent or _INSTANT
+        window.latencies.append(seconds / work if work > 1.0 else seconds)
         window.used = window.used and in_use
-        enough = max(LEAST_WINDOW, int(self.limit))
-        if len(window.latencies) >= enough and now - window.since >= LEAST_SECONDS:
+        many = len(window.latencies)
+        if many >= LEAST_WINDOW and many >= self.limit and now - window.since >= LEAST_SECONDS:
             self._window = _Window(since=now, limit=self.limit)
             if window.used and self.limit <= window.limit * _STEADY:
                 self._judge(self.limit / median(window.latencies), now)

@@ -183,6 +183,8 @@ class Limiter:
             delay = bucket.ready_in(permit.tokens if of_tokens else 1.0, now)
             if delay > 0:
                 return Wait(reason=f"{'tokens' if of_tokens else 'requests'} per minute", until=now + delay)
+        if self._requests is None and self._tokens is None:
+            return None
         return self._against_allowances(now)
 
     def _against_allowances(self, now: float) -> Wait | None:
