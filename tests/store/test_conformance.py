@@ -176,6 +176,18 @@ def test_a_put_ends_the_claim_unless_it_says_otherwise(store: Store, put_of: Put
     assert store.claim_many(owner, [Wanted(key_of("b"))]) == ["held"]
 
 
+def test_an_answer_from_elsewhere_takes_the_mark_of_a_lost_attempt(
+    store: Store, put_of: PutOf, key_of: KeyOf
+) -> None:
+    """Once the key has an answer, asking it under a higher ceiling is a new request and counts nothing."""
+    first, second = store.join("run").owner, store.join("run").owner
+    store.claim_many(first, [Wanted(key_of("a"))])
+    store.release_many(first, [Release(key=key_of("a"), possibly_paid=True)])
+    store.put_many(second, [put_of("a", ceiling=5, finish_reason="length")])
+    assert store.claim_many(first, [Wanted(key_of("a"), 50)]) == ["granted"]
+    assert store.spend("run").possibly_paid_twice == 0
+
+
 def test_one_write_puts_then_releases_then_claims(store: Store, put_of: PutOf, key_of: KeyOf) -> None:
     """What is put or released in a group is put or released for the claims of the same group."""
     owner = store.join("run").owner

@@ -43,6 +43,19 @@ def test_reading_only_answers_from_both_and_keeps_nothing(main: Path, put_of: Pu
     assert main.read_bytes() == content
 
 
+def test_reading_only_knows_the_quota_that_others_used_up(main: Path) -> None:
+    """A used-up day is known whoever learned of it, and what this run learns stays its own."""
+    shared = SQLiteStore(main)
+    shared.set_quota("theirs", resets_at=4e9, reason="a day")
+    store = open_in_mode(f"sqlite:///{main}", "read-only")
+    store.set_quota("ours", resets_at=4e9, reason="a day")
+    assert store.quota("theirs") is not None
+    assert store.quota("ours") is not None
+    assert shared.quota("ours") is None
+    store.close()
+    shared.close()
+
+
 def test_replay_answers_and_never_grants(main: Path, key_of: KeyOf) -> None:
     """What is stored is served; a miss is an error that names the request."""
     store = open_in_mode(f"sqlite:///{main}", "replay")

@@ -342,3 +342,69 @@ def test_an_owner_on_another_machine_holds_until_its_lease_ends(tmp_path: Path, 
     assert store.claim_many(near, [Wanted(key_of("a"))]) == ["granted_again"]
     assert store.spend("run").possibly_paid_twice == 1
     store.close()
+
+
+def test_an_owner_that_was_taken_for_dead_holds_again_after_its_heartbeat(
+    tmp_path: Path, key_of: KeyOf
+) -> None:
+    """A machine that slept through its lease comes back under its own number."""
+    now = 1000.0
+    store = SQLiteStore(tmp_path / "store.db", clock=lambda: now)
+    sleeper = store.join("run").owner
+    with sqlite3.connect(tmp_path / "store.db") as connection:
+        connection.execute("UPDATE owners SET host = 'far away'")
+    connection.close()
+    now += 1000.0
+    other = store.join("run").owner
+    store.heartbeat(sleeper)
+    assert store.claim_many(sleeper, [Wanted(key_of("a"))]) == ["granted"]
+    assert store.claim_many(other, [Wanted(key_of("a"))]) == ["held"]
+    store.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
+def test_a_child_that_closes_the_store_takes_nothing_from_its_parent(tmp_path: Path) -> None:
+    """The owners of a parent stay when a forked child closes what it inherited."""
+    script = """
+import os, sys
+from corpusmill.store import SQLiteStore, Wanted
+store = SQLiteStore(sys.argv[1])
+owner = store.join("run").owner
+assert store.claim_many(owner, [Wanted(b"k" * 20)]) == ["granted"]
+child = os.fork()
+if not child:
+    store.close()
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+print(store.stats().claims)
+store.close()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path / "store.db")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.stdout.strip(), done.returncode) == ("1", 0), done.stderr
+
+
+def test_a_key_of_another_length_is_refused(tmp_path: Path, put_of: PutOf) -> None:
+    """A key is twenty bytes; what is not cannot be told apart from its neighbours."""
+    store = SQLiteStore(tmp_path / "store.db")
+    owner = store.join("run").owner
+    with pytest.raises(StoreError, match="length"):
+        store.put_many(owner, [put_of("a", key=b"short")])
+    store.close()
+
+
+def test_a_group_too_large_for_one_value_is_read_all_the_same(
+    tmp_path: Path, put_of: PutOf, key_of: KeyOf
+) -> None:
+    """Answers that together exceed what SQLite lets a value have are read one by one."""
+    store = SQLiteStore(tmp_path / "store.db")
+    puts = [put_of(str(row), body=os.urandom(3000)) for row in range(20)]
+    store.put_many(store.join("run").owner, puts)
+    with store._connections.reading() as connection:
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 30_000)
+    assert store.get_many([put.entry.key for put in puts]) == {put.entry.key: [put.entry] for put in puts}
+    store.close()

@@ -26,14 +26,7 @@ def join(
         "INSERT OR IGNORE INTO runs (run_key, label, first_started_at) VALUES (?, ?, ?)",
         (run_key, label, now),
     )
-    process = this_process()
-    owner = connection.execute(
-        "INSERT INTO owners (run_key, label, invocation, host, pid, process_created_at, joined_at, lease_until) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        (run_key, label, invocation, process.host, process.pid, process.created_at, now, now + LEASE),
-    ).lastrowid
-    if owner is None:
-        raise StoreError("the store gave the new owner no number")
+    owner = register(connection, None, run_key=run_key, invocation=invocation, now=now)
     (first,) = connection.execute(
         "SELECT first_started_at FROM runs WHERE run_key = ?", (run_key,)
     ).fetchone()
@@ -44,6 +37,21 @@ def join(
         first_started_at=first,
         spend=spend_of(connection, run_key),
     )
+
+
+def register(
+    connection: sqlite3.Connection, owner: int | None, *, run_key: str, invocation: str, now: float
+) -> int:
+    """Note down this process as an owner, under a new number or under the one that it had."""
+    process = this_process()
+    number = connection.execute(
+        "INSERT INTO owners (id, run_key, invocation, host, pid, process_created_at, joined_at, lease_until) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (owner, run_key, invocation, process.host, process.pid, process.created_at, now, now + LEASE),
+    ).lastrowid
+    if number is None:
+        raise StoreError("the store gave the new owner no number")
+    return number
 
 
 def bury(connection: sqlite3.Connection, now: float) -> None:

@@ -32,7 +32,7 @@ TABLES = (
     """
     CREATE TABLE completions (
       id INTEGER PRIMARY KEY,
-      key BLOB NOT NULL,
+      key BLOB NOT NULL CHECK (length(key) = 20),
       created_at REAL NOT NULL,
       rejected INTEGER NOT NULL,
       facts TEXT NOT NULL,
@@ -52,7 +52,6 @@ TABLES = (
     CREATE TABLE owners (
       id INTEGER PRIMARY KEY AUTOINCREMENT,
       run_key TEXT NOT NULL,
-      label TEXT NOT NULL,
       invocation TEXT NOT NULL,
       host TEXT NOT NULL,
       pid INTEGER NOT NULL,

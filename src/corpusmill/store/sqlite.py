@@ -7,6 +7,7 @@ power cut, after which no request is in flight anyway.
 
 from __future__ import annotations
 
+import os
 import time
 import uuid
 from pathlib import Path
@@ -16,6 +17,7 @@ import msgspec
 import psutil
 
 from corpusmill.errors import StoreError
+from corpusmill.killpoints import reach
 from corpusmill.store import accounts, housekeeping, records
 from corpusmill.store.connections import Connections, explained
 from corpusmill.store.filesystems import refuse_network
@@ -26,7 +28,6 @@ from corpusmill.store.protocol import Quota
 from corpusmill.store.serving import choose
 
 if TYPE_CHECKING:
-    import os
     import sqlite3
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -79,7 +80,7 @@ class SQLiteStore:
         self._clock = clock
         self._names = Names()
         self._shapes: dict[str, int] = {}
-        self._run_of: dict[int, str] = {}
+        self._members: dict[int, tuple[Membership, int]] = {}
         _check_place(self.path, mounts, read_only=read_only)
         self._connections = Connections(self.path, read_only=read_only)
         try:
@@ -128,6 +129,10 @@ class SQLiteStore:
                 accounts.settle(
                     connection, owner, run_key, costs, requests=len(puts), possibly_paid_twice=twice
                 )
+            if puts:
+                reach("store.commit")
+        if puts:
+            reach("store.committed")
         return claims
 
     def claim_many(self, owner: int, wanted: Sequence[Wanted]) -> list[Claim]:
@@ -148,19 +153,26 @@ class SQLiteStore:
             membership = accounts.join(
                 connection, run_key=run_key, label=label, invocation=str(uuid.uuid4()), now=self._clock()
             )
-        self._run_of[membership.owner] = run_key
+        self._members[membership.owner] = (membership, os.getpid())
         return membership
 
     def heartbeat(self, owner: int) -> None:
         """Renew the owner's lease."""
+        now = self._clock()
         with self._connections.writing(durable=False) as connection:
-            connection.execute(
-                "UPDATE owners SET lease_until = ? WHERE id = ?", (self._clock() + LEASE, owner)
-            )
+            renewed = connection.execute(
+                "UPDATE owners SET lease_until = ? WHERE id = ?", (now + LEASE, owner)
+            ).rowcount
+            if not renewed and owner in self._members:
+                # Taken for dead, as happens to a machine that slept; from now on its claims hold again.
+                member, _ = self._members[owner]
+                accounts.register(
+                    connection, owner, run_key=member.run_key, invocation=member.invocation, now=now
+                )
 
     def leave(self, owner: int) -> None:
         """Remove the owner and the claims that it holds; the marks of lost attempts stay."""
-        self._run_of.pop(owner, None)
+        self._members.pop(owner, None)
         with self._connections.writing(durable=False) as connection:
             connection.execute("DELETE FROM claims WHERE owner = ? AND NOT lost", (owner,))
             connection.execute("DELETE FROM owners WHERE id = ?", (owner,))
@@ -272,9 +284,13 @@ class SQLiteStore:
 
     def close(self) -> None:
         """Let go of everything; the last one to close leaves one file that holds everything."""
-        for owner in list(self._run_of):
-            self.leave(owner)
-        self._connections.close()
+        try:
+            for owner, (_, process) in list(self._members.items()):
+                # A child of a fork knows its parent's owners, and must leave them alone.
+                if process == os.getpid():
+                    self.leave(owner)
+        finally:
+            self._connections.close()
 
     def _put(self, connection: sqlite3.Connection, owner: int, puts: Sequence[Put]) -> None:
         number = self._names.number
@@ -319,7 +335,9 @@ class SQLiteStore:
 
     def _run_key(self, connection: sqlite3.Connection, owner: int) -> str:
         # An owner that was taken for dead while its machine slept still has an account.
-        return self._run_of.get(owner) or accounts.run_key_of(connection, owner)
+        if owner in self._members:
+            return self._members[owner][0].run_key
+        return accounts.run_key_of(connection, owner)
 
     def _forget(self) -> None:
         self._names.forget()

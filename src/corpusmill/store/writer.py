@@ -31,8 +31,9 @@ Item = tuple[Put | Release | Wanted, asyncio.Future[Any]]
 class GroupWriter:
     """Groups the writes of one owner to a store. Made, used and closed within one running event loop.
 
-    The first error of the store goes to everybody who waits and to everybody who comes later: nothing is
-    written any more. `clock` is monotonic, in seconds.
+    The first error of the store goes to everybody who waits, and no claim is granted any more, so that no new
+    request is sent. Answers that are still on their way have been paid, so each group of them is tried.
+    `clock` is monotonic, in seconds.
     """
 
     def __init__(
@@ -79,9 +80,7 @@ class GroupWriter:
 
     def _enqueue(self, what: Put | Release | Wanted) -> asyncio.Future[Any]:
         future: asyncio.Future[Any] = self._loop.create_future()
-        if self._failure is not None:
-            future.set_exception(self._failure)
-        elif self._closed:
+        if self._closed:
             future.set_exception(StoreError("the writer of the store is closed"))
         else:
             if not self._pending:
@@ -97,17 +96,16 @@ class GroupWriter:
     def _work(self) -> None:
         last = self._clock()
         running = True
-        try:
-            while running:
-                items, running = self._take()
-                if items:
-                    self._write(items)
-                if self._failure is None and self._clock() - last >= self._heartbeat:
+        while running:
+            items, running = self._take()
+            if items:
+                self._write(items)
+            if self._clock() - last >= self._heartbeat:
+                last = self._clock()
+                try:
                     self._store.heartbeat(self._owner)
-                    last = self._clock()
-        except BaseException as error:  # noqa: BLE001 - it is given to everybody who waits
-            self._fail([], error)
-            self._drain()
+                except BaseException as error:  # noqa: BLE001 - the next who claims is told
+                    self._failure = error
         self._call(self._end)
 
     def _take(self) -> tuple[list[Item], bool]:
@@ -126,17 +124,11 @@ class GroupWriter:
             except Empty:
                 return items, True
 
-    def _drain(self) -> None:
-        running = True
-        while running:
-            items, running = self._take()
-            if items and self._failure is not None:
-                self._fail(items, self._failure)
-
     def _write(self, items: list[Item]) -> None:
         if self._failure is not None:
-            self._fail(items, self._failure)
-            return
+            claiming_too_late = [item for item in items if isinstance(item[0], Wanted)]
+            self._fail(claiming_too_late, self._failure)
+            items = [item for item in items if not isinstance(item[0], Wanted)]
         puts: list[Put] = []
         releases: list[Release] = []
         wanted: list[Wanted] = []
