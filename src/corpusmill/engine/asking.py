@@ -8,6 +8,7 @@ sleeps holding a permit.
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import time
 from dataclasses import dataclass, field
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
     from corpusmill.rows.render import Renderer
     from corpusmill.store.protocol import Membership, Store
     from corpusmill.store.writer import GroupWriter
+
+_log = logging.getLogger("corpusmill")
 
 HELD_POLL = 0.25
 """Seconds between two looks at a key that another process is asking."""
@@ -223,6 +226,15 @@ class Asker:
             if isinstance(verdict, ComesBackLater):
                 raise self._come_back_later(verdict)
             assert isinstance(verdict, Accepted | RowFailed), verdict
+            if isinstance(verdict, RowFailed):
+                # The reason may quote the row, so it goes into the outcome and not into a log.
+                _log.info(
+                    "no answer: %s after %d attempts (request key %s, request id %s)",
+                    verdict.kind,
+                    attempts,
+                    pending.key.hex(),
+                    verdict.request_id,
+                )
             return verdict, attempts, seconds
 
     async def _attempt(self, pending: Pending, ceiling: int | None) -> Verdict | _NotAsked:
@@ -248,10 +260,9 @@ class Asker:
             try:
                 reach("claiming")
                 claim = await self._writer.claim(Wanted(pending.key, ceiling, pending.not_before))
-                if claim == "held":
-                    return _NotAsked(held=True)
-                if claim == "answered":
-                    return _NotAsked(held=False)
+                if claim in ("held", "answered"):
+                    await self._give_back(pending, reserved)
+                    return _NotAsked(held=claim == "held")
                 if claim == "granted_again":
                     self._wire.possibly_paid_twice += 1
                 reach("sending")
@@ -262,6 +273,12 @@ class Asker:
             finally:
                 self._wire.in_flight -= 1
                 self.in_the_air.discard(task)
+
+    async def _give_back(self, pending: Pending, reserved: tuple[int, float]) -> None:
+        """Give a reservation back that nothing was asked for."""
+        if reserved != (0, 0.0):
+            cost = Cost(attempts=0, reserved_tokens=reserved[0], reserved_usd=reserved[1])
+            await self._writer.release(Release(key=pending.key, possibly_paid=False, cost=cost))
 
     async def _send(self, pending: Pending, ceiling: int | None) -> Verdict:
         request = pending.renderer.request(pending.rendered, ceiling=ceiling)
@@ -298,6 +315,12 @@ class Asker:
         possibly_paid = isinstance(verdict, RetryAfter | RowFailed) and verdict.possibly_paid
         await self._writer.release(Release(key=pending.key, possibly_paid=possibly_paid, cost=cost))
         if isinstance(verdict, RetryAfter):
+            _log.debug(
+                "trying again: %s (request key %s, request id %s)",
+                verdict.kind,
+                pending.key.hex(),
+                verdict.request_id,
+            )
             self._wire.retries[verdict.kind] += 1
             if verdict.rate_limited:
                 self._wire.rate_limited += 1

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from corpusmill.chat.client import ChatClient
 from corpusmill.chat.limits import Limiter
 from corpusmill.chat.transport import Timeouts, default_transport
+from corpusmill.endpoints.endpoint import shown_url
 from corpusmill.engine.asking import Asker, Pending, Terms
 from corpusmill.engine.pages import OpenChunk
 from corpusmill.engine.tally import Ledger, Timeline, Wire
@@ -176,7 +177,7 @@ class Engine:
             connections=work.limits.concurrency, timeouts=timeouts
         )
         client = ChatClient(work.endpoint, transport=transport, timeouts=timeouts)
-        self._limiter = Limiter(work.limits, clock=time.monotonic, name=work.endpoint.url)
+        self._limiter = Limiter(work.limits, clock=time.monotonic, name=shown_url(work.endpoint.url))
         self._asker = Asker(
             client=client,
             limiter=self._limiter,
@@ -451,7 +452,8 @@ class Engine:
             number = self._alike[1]
             reason = answer.error or kind.replace("_", " ")
             raise BrokenEndpointError(
-                f"{number} requests in a row failed in the same way: {reason}. The run asks {self._work.endpoint.url} "
+                f"{number} requests in a row failed in the same way: {reason}. The run asks "
+                f"{shown_url(self._work.endpoint.url)} "
                 f"for the model {self._work.endpoint.model!r}; look at the URL, the model and the parameters. "
                 "What was answered is kept"
             )

@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING
 
 import msgspec
 
-from corpusmill.engine.pages import Shelf
+from corpusmill.engine.pages import Shelf, Shelves
 from corpusmill.killpoints import reach
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ class PartsOutput:
         """Take an open sink; a part holds `rows_per_part` rows of the source, the last one fewer."""
         self._writing = writing
         self._rows = rows_per_part
+        self._room = Shelves()
         self._shelves: dict[int, Shelf] = {}
         self._writers: dict[int, PartWriter] = {}
 
@@ -44,7 +45,7 @@ class PartsOutput:
         start = index * self._rows
         shelf = self._shelves.get(index)
         if shelf is None:
-            shelf = self._shelves[index] = Shelf(next_row=start)
+            shelf = self._shelves[index] = Shelf(start, self._room)
         shelf.put(first_row, piece)
         for _, batch in shelf.take():
             writer = self._writers.get(index)
@@ -57,7 +58,7 @@ class PartsOutput:
 
     def _close(self, index: int) -> None:
         self._writers.pop(index).close()
-        self._shelves.pop(index).close()
+        del self._shelves[index]
 
     def finish(self, rows: int) -> None:
         """Close the last part; a source without rows has one part without rows."""
@@ -65,11 +66,11 @@ class PartsOutput:
             self._writing.part(0, 0).close()
         for index in sorted(self._writers):
             self._close(index)
+        self._room.close()
 
     def discard(self) -> None:
         """Let go of everything that is open; what was written lies in the sink's staging place."""
-        for shelf in self._shelves.values():
-            shelf.close()
+        self._room.close()
         self._shelves.clear()
         self._writers.clear()
 
@@ -79,7 +80,8 @@ class OrderedOutput:
 
     def __init__(self, *, ahead: int = 8) -> None:
         """Let the run be `ahead` batches ahead of the consumer."""
-        self._shelf = Shelf(next_row=0)
+        self._room = Shelves()
+        self._shelf = Shelf(0, self._room)
         self._queue: queue.Queue[pa.RecordBatch | None] = queue.Queue(maxsize=ahead)
         self._abandoned = threading.Event()
 
@@ -104,7 +106,7 @@ class OrderedOutput:
     def abandon(self) -> None:
         """Take nothing any more: the consumer has left, or the run has failed."""
         self._abandoned.set()
-        self._shelf.close()
+        self._room.close()
 
     def batches(self, ended: threading.Event) -> Iterator[pa.RecordBatch]:
         """Give the batches as they come, until the last one, or until the run has ended without one."""

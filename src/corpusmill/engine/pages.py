@@ -131,27 +131,60 @@ def _shown(value: object) -> str:
     return text if len(text) <= SHOWN else text[:SHOWN] + "…"
 
 
+class Shelves:
+    """What all shelves of a run share: how much memory they take together, and where the rest lies."""
+
+    def __init__(self, *, limit: int = SHELF_BYTES) -> None:
+        """Hold at most `limit` bytes in memory."""
+        self.weight = 0
+        self._limit = limit
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._files = 0
+
+    def has_room(self, weight: int) -> bool:
+        """Tell whether a batch of this weight may stay in memory."""
+        return self.weight + weight <= self._limit
+
+    def put_on_disk(self, batch: pa.RecordBatch) -> Path:
+        """Write a batch to a file of its own."""
+        if self._folder is None:
+            self._folder = tempfile.TemporaryDirectory(prefix="corpusmill-")
+        self._files += 1
+        path = Path(self._folder.name, f"{self._files}.arrow")
+        with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, batch.schema) as writer:
+            writer.write_batch(batch)
+        return path
+
+    @staticmethod
+    def take_from_disk(path: Path) -> pa.RecordBatch:
+        """Read a batch back and remove its file."""
+        with pa.OSFile(str(path), "rb") as file:
+            batch = pa.ipc.open_file(file).get_batch(0)
+        path.unlink()
+        return batch
+
+    def close(self) -> None:
+        """Remove what lies on disk."""
+        if self._folder is not None:
+            self._folder.cleanup()
+            self._folder = None
+
+
 @dataclass(slots=True)
 class Shelf:
-    """Batches that came before their turn, by first row; the heaviest load of them lies on disk."""
+    """Batches that came before their turn, by first row."""
 
     next_row: int
+    shelves: Shelves
     held: dict[int, pa.RecordBatch | Path] = field(default_factory=dict)
-    weight: int = 0
-    folder: tempfile.TemporaryDirectory[str] | None = None
 
     def put(self, first_row: int, batch: pa.RecordBatch) -> None:
         """Shelve a batch."""
         weight = batch.nbytes
-        if self.weight + weight > SHELF_BYTES and first_row != self.next_row:
-            if self.folder is None:
-                self.folder = tempfile.TemporaryDirectory(prefix="corpusmill-")
-            path = Path(self.folder.name, f"{first_row}.arrow")
-            with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, batch.schema) as writer:
-                writer.write_batch(batch)
-            self.held[first_row] = path
+        if first_row != self.next_row and not self.shelves.has_room(weight):
+            self.held[first_row] = self.shelves.put_on_disk(batch)
             return
-        self.weight += weight
+        self.shelves.weight += weight
         self.held[first_row] = batch
 
     def take(self) -> Iterator[tuple[int, pa.RecordBatch]]:
@@ -159,17 +192,9 @@ class Shelf:
         while (found := self.held.pop(self.next_row, None)) is not None:
             first_row = self.next_row
             if isinstance(found, Path):
-                with pa.OSFile(str(found), "rb") as file:
-                    found_batch = pa.ipc.open_file(file).get_batch(0)
-                found.unlink()
+                batch = self.shelves.take_from_disk(found)
             else:
-                found_batch = found
-                self.weight -= found_batch.nbytes
-            self.next_row += found_batch.num_rows
-            yield first_row, found_batch
-
-    def close(self) -> None:
-        """Remove what lies on disk."""
-        if self.folder is not None:
-            self.folder.cleanup()
-            self.folder = None
+                batch = found
+                self.shelves.weight -= batch.nbytes
+            self.next_row += batch.num_rows
+            yield first_row, batch

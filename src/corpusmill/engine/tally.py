@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from corpusmill.outcome import Outcome
 
 SAMPLES = 12
+"""Rows that are shown, divided among the prompts."""
 SLOWEST = 10
 FAILURES = 50
 MOMENTS = 240
@@ -82,6 +83,7 @@ class Ledger:
         self.prompts = [PromptLedger(into) for into in intos]
         self.samples: list[Sample] = []
         self.failures: list[Sample] = []
+        self._left = {into: max(1, SAMPLES // len(intos)) for into in intos}
         self._slowest: list[tuple[float, int, Sample]] = []
 
     @property
@@ -102,7 +104,8 @@ class Ledger:
 
     def show(self, sample: Sample, outcome: Outcome) -> None:
         """Keep a row for the report, in whichever of its lists it belongs."""
-        if len(self.samples) < SAMPLES and outcome.error is None:
+        if self._left[sample.into] > 0 and outcome.error is None:
+            self._left[sample.into] -= 1
             self.samples.append(sample)
         if outcome.error is not None and len(self.failures) < FAILURES:
             self.failures.append(sample)
