@@ -24,7 +24,7 @@ RAISED_GUARD: Final = 16 * LEAST_GUARD
 
 _PATH = re.compile(r"[^\W\d][\w -]*(?:\.[\w -]+)*")
 # Blank to a reader: space of any kind, zero-width characters, directional marks, the byte order mark, NUL.
-_INVISIBLE: Final = "\0\u200b\u200c\u200d\u200e\u200f\u2060\ufeff\u00ad"
+_INVISIBLE: Final = frozenset("\0\u200b\u200c\u200d\u200e\u200f\u2060\ufeff\u00ad")
 
 
 def guard(characters: int) -> int:
@@ -34,9 +34,8 @@ def guard(characters: int) -> int:
 
 def is_blank(text: str | None) -> bool:
     """Whether a value has nothing to ask about: null, empty, or invisible characters only."""
-    if not text:
-        return True
-    return not text.strip() or not "".join(text.split()).strip(_INVISIBLE)
+    # The first visible character decides, and it is nearly always the first of all.
+    return not text or all(sign.isspace() or sign in _INVISIBLE for sign in text)
 
 
 def check_column(prompt: str, field: str, value: object) -> str:

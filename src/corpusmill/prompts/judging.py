@@ -45,9 +45,9 @@ def empty_answer(completion: Completion) -> Judgement:
     return Judgement(status="failed", error=f"empty answer{why}")
 
 
-def refused(text: str, *, given: str) -> Judgement | None:
-    """Return the judgement of an answer that refuses; None where it does not."""
-    if is_refusal(text, given):
+def refused(text: str, *, given: str, languages: frozenset[str] | None = None) -> Judgement | None:
+    """Return the judgement of an answer that refuses, in one of these languages or English; None else."""
+    if is_refusal(text, given, languages=languages):
         return Judgement(status="refused", error=f"the model refused: {text.strip()[:SHOWN]}")
     return None
 

@@ -72,6 +72,7 @@ def language_of(value: object, *, field: str) -> Language:
     raise PromptError(f"{field} is {value!r}, which is no language that is known; {hint}")
 
 
+@cache
 def alike(one: str, other: str) -> bool:
     """Whether two language codes are the same language or of one family that detectors confuse."""
     return one == other or any(one in family and other in family for family in FAMILIES)

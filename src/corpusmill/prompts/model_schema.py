@@ -14,7 +14,7 @@ _BOUNDS: Final = {"ge": "minimum", "le": "maximum", "gt": "exclusiveMinimum", "l
 
 class _ExactDecimals(GenerateJsonSchema):
     def decimal_schema(self, schema: core_schema.DecimalSchema) -> dict[str, Any]:
-        """A number marked as decimal, with its step; Pydantic itself says number or text, whatever the digits."""
+        """A number marked as decimal, with its step; Pydantic itself says number or text."""
         described: dict[str, Any] = {"type": "number", "format": "decimal"}
         places = schema.get("decimal_places")
         if places is not None:

@@ -191,7 +191,8 @@ class Translate:
         if isinstance(answer, Judgement):
             return answer
         text, notes = answer
-        declined = refused(text, given=given)
+        spoken = None if self.from_ is None else frozenset((self.from_.code, self.to.code))
+        declined = refused(text, given=given, languages=spoken)
         if declined is not None:
             return declined
         terms = self.glossary.occurring(given) if self.glossary is not None else ()

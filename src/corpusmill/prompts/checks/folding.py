@@ -32,6 +32,8 @@ _SAME: Final = {
     ord("\ufeff"): None,
 }
 
+_TO_CHANGE: Final = re.compile(f"[{''.join(map(chr, _SAME))}]")
+
 # Letters of scripts that write without spaces between words, or add particles to them (Hangul): each is a
 # token.
 CONTINUOUS: Final = (
@@ -54,8 +56,10 @@ def fold(text: str) -> str:
     """Return what is compared instead of `text`. It may be of another length."""
     if text.isascii():
         return text.lower()
-    folded = unicodedata.normalize("NFC", text).translate(_SAME).casefold()
-    return unicodedata.normalize("NFC", folded)
+    composed = unicodedata.normalize("NFC", text)
+    if _TO_CHANGE.search(composed):
+        composed = composed.translate(_SAME)
+    return unicodedata.normalize("NFC", composed.casefold())
 
 
 def tokens(folded: str) -> list[str]:

@@ -34,6 +34,8 @@ def without_reasoning(answer: str, given: str) -> tuple[str, tuple[str, ...]]:
     A closing tag alone ends a block that began in the prompt's template; an opening tag alone is a block
     that never ended, and leaves nothing. Tags that the input has as well stay.
     """
+    if "<" not in answer and "[" not in answer:
+        return answer, ()
     if not _OPENINGS.match(answer) and not any(tag in answer for tag in _CLOSINGS):
         return answer, ()
     for opening, closing in _REASONING:

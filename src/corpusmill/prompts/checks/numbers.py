@@ -1,0 +1,139 @@
+"""Numbers are compared as values: separators, spaces, the digits of other scripts and the order do not matter.
+
+A number of the input counts as there when the answer has its value; or a power of ten of it (1.5 million); or, for a
+small one, when it may have become a word or the name of a month; or, for a year, its decade; or a Roman numeral. Only a
+number that has none of these is missing. Numbers that an answer adds are no finding by themselves: words become digits.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from decimal import Decimal, InvalidOperation
+from functools import lru_cache
+from typing import Final
+
+from corpusmill.prompts.checks.notes import noted
+
+_DIGITS: Final = re.compile(r"\d+")
+_BLANKS: Final = "\u0020\u00a0\u2009\u202f"
+_MARKS: Final = ".,'’٬٫·"
+_NUMBER: Final = re.compile(
+    rf"(?<!\d)(?:\d{{1,3}}(?:[{_BLANKS}]\d{{3}})+(?!\d)(?:[.,٫]\d+)?|\d+(?:[{_MARKS}]\d+)*)"
+)
+_MANY: Final = 400
+_WORDS_UP_TO: Final = 12
+_ROUND: Final = frozenset({15, 20, 30, 40, 50, 60, 70, 80, 90, 100, 200, 300, 500, 1000, 1_000_000})
+_SCALES: Final = tuple(Decimal(10) ** power for power in (3, 4, 5, 6, 7, 8, 9, 12))
+_ROMAN: Final = re.compile(r"(?<![A-Za-z])[IVXLC]+(?![A-Z])")
+_HAN: Final = re.compile("[〇零一二三四五六七八九十百千万億亿兆]")
+_MOST_ROMAN: Final = 50
+
+
+def number_notes(given: str, answer: str) -> tuple[str, ...]:
+    """Return `number_missing …` for each number of the input that the answer has in no form."""
+    before = _DIGITS.findall(given)
+    if not before:
+        return ()
+    after = _DIGITS.findall(answer)
+    if before == after or len(before) > _MANY or len(after) > _MANY:
+        return ()
+    if sorted(map(_plain, before)) == sorted(map(_plain, after)):
+        return ()
+    if _HAN.search(answer):
+        return ()
+    return noted("number_missing", _missing(given, answer))
+
+
+def _missing(given: str, answer: str) -> list[str]:
+    asked = [(token, _readings(token)) for token in dict.fromkeys(_NUMBER.findall(given))]
+    there = [_readings(token) for token in _NUMBER.findall(answer)]
+    pool = {value for readings in there for reading in readings for value in reading}
+    lost = [(token, readings) for token, readings in asked if not _has(readings, pool)]
+    if not lost:
+        return []
+    known = {value for _, readings in asked for reading in readings for value in reading}
+    extra = [readings for readings in there if not _has(readings, known)]
+    romans = {_roman(numeral) for numeral in _ROMAN.findall(answer)}
+    return [token for token, readings in lost if not _may_be_said(readings, pool, extra, romans)]
+
+
+def _has(readings: tuple[tuple[Decimal, ...], ...], pool: set[Decimal]) -> bool:
+    return any(all(value in pool for value in reading) for reading in readings)
+
+
+def _may_be_said(
+    readings: tuple[tuple[Decimal, ...], ...],
+    pool: set[Decimal],
+    extra: list[tuple[tuple[Decimal, ...], ...]],
+    romans: set[int],
+) -> bool:
+    for reading in readings:
+        values = [value for value in reading if value not in pool]
+        if all(_one_may_be_said(value, pool, extra, romans) for value in values):
+            return True
+    return False
+
+
+def _one_may_be_said(
+    value: Decimal, pool: set[Decimal], extra: list[tuple[tuple[Decimal, ...], ...]], romans: set[int]
+) -> bool:
+    if value and any(value * scale in pool or value / scale in pool for scale in _SCALES):
+        return True
+    if value != value.to_integral_value():
+        return False
+    whole = int(value)
+    if 0 < whole <= _MOST_ROMAN and whole in romans:
+        return True
+    if 1000 <= whole <= 2100 and whole % 10 == 0 and Decimal(whole % 100) in pool:  # noqa: PLR2004 - decades
+        return True
+    if whole <= _WORDS_UP_TO:
+        # Said as a word, or as an hour of the afternoon; but not where another number took its place.
+        return Decimal(whole + 12) in pool or not extra
+    if _WORDS_UP_TO < whole < 24 and Decimal(whole - 12) in pool:  # noqa: PLR2004 - hours of the afternoon
+        return True
+    return whole in _ROUND and not extra
+
+
+@lru_cache(maxsize=4096)
+def _readings(token: str) -> tuple[tuple[Decimal, ...], ...]:
+    """Return what a number may mean: `1,234` is 1234 or 1.234, `12 300` is one number or two, `1.2.3` is three."""
+    text = _plain_digits(token)
+    parts = _DIGITS.findall(text)
+    apart = tuple(Decimal(part) for part in parts)
+    if len(parts) == 1:
+        return (apart,)
+    readings = [apart]
+    signs = re.sub(r"\d+", "", text)
+    grouped = len(parts[0]) <= 3 and all(len(part) == 3 for part in parts[1:])  # noqa: PLR2004 - thousands
+    indian = len(parts[-1]) == 3 and all(len(part) == 2 for part in parts[1:-1])  # noqa: PLR2004 - lakhs
+    if len(set(signs)) == 1 and (grouped or (indian and len(parts) > 2)):  # noqa: PLR2004 - at least two groups
+        readings.append((Decimal("".join(parts)),))
+    if len(parts) == 2 and signs not in set(_BLANKS) | {"'", "’", "٬"}:  # noqa: PLR2004 - whole and fraction
+        readings.append((_decimal(parts[0], parts[1]),))
+    if len(set(signs[:-1])) == 1 and signs[-1] != signs[-2]:
+        readings.append((_decimal("".join(parts[:-1]), parts[-1]),))
+    return tuple(readings)
+
+
+def _decimal(whole: str, fraction: str) -> Decimal:
+    try:
+        return Decimal(f"{whole}.{fraction}").normalize()
+    except InvalidOperation:
+        return Decimal(whole)
+
+
+def _plain(digits: str) -> str:
+    return _plain_digits(digits).lstrip("0") or "0"
+
+
+def _plain_digits(text: str) -> str:
+    if text.isascii():
+        return text
+    return "".join(str(unicodedata.decimal(sign)) if sign.isdecimal() else sign for sign in text)
+
+
+def _roman(numeral: str) -> int:
+    values = [{"I": 1, "V": 5, "X": 10, "L": 50, "C": 100}[letter] for letter in numeral]
+    following = [*values[1:], 0]
+    return sum(-value if value < after else value for value, after in zip(values, following, strict=True))
