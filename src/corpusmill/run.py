@@ -11,6 +11,7 @@ import msgspec
 import psutil
 import pyarrow as pa
 
+from corpusmill.endpoints.endpoint import shown_url
 from corpusmill.engine.asking import Terms
 from corpusmill.engine.door import EngineThread
 from corpusmill.engine.engine import Engine, Work
@@ -19,6 +20,7 @@ from corpusmill.engine.pages import Binder
 from corpusmill.engine.tally import Ledger
 from corpusmill.errors import RunEndedError, TooManyFailuresError, UsageError
 from corpusmill.killpoints import reach
+from corpusmill.page import render
 from corpusmill.plan import make_plan, throwaway_key
 from corpusmill.policy import Budget, FailurePolicy, Limits, RetryPolicy
 from corpusmill.report import PromptReport, RunReport, summary
@@ -134,14 +136,15 @@ def enrich(
         return decision == "skip" and mode != "refresh"
 
     if is_done():
+        target.tidy()
         return _skipped(target.manifest(), target.shown)
     with target.lock():
         if is_done():
             return _skipped(target.manifest(), target.shown)
         writing = target.begin(plan.schema, run_key=plan.run_key, job_key=plan.job_key)
         log = FailureLog()
+        output = PartsOutput(writing, rows_per_part=target.spec.rows_per_part)
         try:
-            output = PartsOutput(writing, rows_per_part=target.spec.rows_per_part)
             with _opened_store(conduct) as stored:
                 run = _Run(
                     plan, prompts, endpoint, conduct, stored, total=opened.rows, telemetry=telemetry, log=log
@@ -155,9 +158,11 @@ def enrich(
                     manifest_extra={"report": summary(report), "identity": endpoint.identity},
                     sidecars=_sidecars(report, log),
                 )
+                reach("committed")
                 run.finish()
             return report
         except BaseException:
+            output.discard()
             writing.abort()
             raise
         finally:
@@ -233,6 +238,7 @@ def _stream(
             output.abandon()
             if not thread.done.is_set():
                 thread.tear_away()
+            run.leave()
         report = run.report(output=None, job={})
         report.check()
         run.finish()
@@ -319,11 +325,16 @@ class _Run:
             error.report = self.report(output=shown, job=job)
             raise
         finally:
-            if self._member is not None and thread.done.is_set():
-                self._store.leave(self._member.owner)
+            if thread.done.is_set():
+                self.leave()
         report = self.report(output=shown, job=job)
         report.check()
         return report
+
+    def leave(self) -> None:
+        """Give up what the run holds in the store: claims and reservations."""
+        if self._member is not None:
+            self._store.leave(self._member.owner)
 
     def finish(self) -> None:
         """Close the account of the run key: the next run of it starts anew."""
@@ -375,7 +386,7 @@ class _Run:
             skipped_run=False,
             run_key=self._plan.run_key,
             model=self._endpoint.model,
-            endpoint=self._endpoint.url,
+            endpoint=shown_url(self._endpoint.url),
             prompts=prompts,
             retries=dict(wire.retries),
             rate_limited=wire.rate_limited,
@@ -460,7 +471,10 @@ def _refuse_failures(report: RunReport, policy: FailurePolicy, target: Any, log:
 
 
 def _sidecars(report: RunReport, log: FailureLog) -> dict[str, bytes]:
-    sidecars = {"report.json": msgspec.json.format(msgspec.json.encode(report.as_dict()), indent=1) + b"\n"}
+    sidecars = {
+        "report.json": msgspec.json.format(msgspec.json.encode(report.as_dict()), indent=1) + b"\n",
+        "report.html": render(report).encode(),
+    }
     if log.rows:
         sidecars["failures.jsonl"] = log.content()
     return sidecars
