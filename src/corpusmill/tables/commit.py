@@ -117,7 +117,7 @@ def commit_copied(layout: Layout, staged: Staged) -> None:
         if info.base_name not in {manifests.SIDECARS, *staged.files}:
             _clear(target / info.base_name)
     reach("sink.old-removed")
-    _clear(layout.staging(staged.token))
+    _clear(layout.sidecars / "staging")
 
 
 def commit_file(layout: Layout, staged: Staged) -> None:
@@ -164,6 +164,20 @@ def recover(layout: Layout) -> None:
         for info in layout.target.children():
             if PART_NAME.fullmatch(info.base_name) and info.base_name not in named:
                 (layout.target / info.base_name).delete()
+
+
+def has_leftovers(layout: Layout) -> bool:
+    """Whether `recover` would find anything to do: a look at names, and no lock is needed for it."""
+    if layout.beside and _hidden(layout):
+        return True
+    if layout.kind == "file":
+        return (layout.sidecars / _NEXT).is_directory()
+    if layout.renames:
+        return False
+    current = manifests.load(layout.manifest)
+    named = {part.name for part in current.parts} if current is not None else set()
+    parts = {info.base_name for info in layout.target.children() if PART_NAME.fullmatch(info.base_name)}
+    return bool(parts - named) or (layout.sidecars / "staging").is_directory()
 
 
 def _hidden(layout: Layout) -> list[tuple[str, bool]]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from pyarrow import fs as pafs
 
 from corpusmill.errors import SinkError, UsageError
-from corpusmill.tables.commit import current_manifest, recover
+from corpusmill.tables.commit import current_manifest, has_leftovers, recover
 from corpusmill.tables.layout import Layout, is_ours, layout_of
 from corpusmill.tables.lock import locked
 from corpusmill.tables.parts import COMPRESSIONS
@@ -164,6 +164,14 @@ class Sink:
             raise
         except UsageError as error:
             raise SinkError(str(error)) from error
+
+    def tidy(self) -> None:
+        """Clear what an interrupted commit left beside a whole dataset, unless a run holds the sink just now."""
+        with failures_as(SinkError, "cannot read", self.layout.target):
+            found = has_leftovers(self.layout)
+        if found:
+            with contextlib.suppress(SinkError), self.lock():
+                pass
 
     def begin(self, schema: pa.Schema, *, run_key: str | None, job_key: str) -> Writing:
         """Start to stage a dataset of the schema. Only under `lock`.
