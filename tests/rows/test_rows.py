@@ -1,0 +1,242 @@
+"""From a batch to requests, and from answers to columns: length and order kept, whatever the rows hold."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from corpusmill.errors import PromptError
+from corpusmill.exchange import Completion, read_completion
+from corpusmill.prompts.ask import Ask
+from corpusmill.prompts.prompt import Input
+from corpusmill.rows.columns import Filling, new_fields, outcome_type
+from corpusmill.rows.judge import Answer, judge, next_ceiling, repeats, response_field
+from corpusmill.rows.render import Renderer
+from corpusmill.rows.text import clean_text, column_values
+
+ASK = Ask("Name the topic of: {text}", into="topic")
+
+
+def completion(content: object, *, reason: str | None = "stop", **message: object) -> Completion:
+    """Make an answer with one choice."""
+    return choices([{"index": 0, "finish_reason": reason, "message": {"content": content, **message}}])
+
+
+def choices(made: list[dict[str, Any]]) -> Completion:
+    """Make an answer with several choices."""
+    return read_completion(
+        json.dumps({"model": "m", "choices": made, "usage": {"completion_tokens": 3}}).encode()
+    )
+
+
+def outcome_of(answer: Answer, prompt: Ask = ASK) -> tuple[str, object, str | None]:
+    """Judge one answer; give status, value and error."""
+    outcome, value = judge(prompt, ("row",), answer, b"k" * 20, cleaned=False)
+    return outcome.status, value, outcome.error
+
+
+texts = st.none() | st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+
+
+@given(rows=st.lists(texts, max_size=30))
+def test_rendering_keeps_length_and_order(rows: list[str | None]) -> None:
+    """Each row has its place: a request that ends with its own text, or none when it is blank."""
+    batch = pa.RecordBatch.from_pydict({"text": pa.array(rows, pa.string())})
+    asked = Renderer(ASK, identity="i").ask(batch)
+    assert len(asked.keys) == len(asked.rendered) == len(asked.values) == len(rows)
+    for row, rendered in zip(rows, asked.rendered, strict=True):
+        if row is None or not row.strip():
+            assert rendered is None
+        else:
+            assert rendered is not None
+            assert rendered.messages[-1]["content"] == "Name the topic of: " + row.replace("\0", "\ufffd")
+
+
+@given(rows=st.lists(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=9), max_size=20))
+def test_columns_keep_length_and_order(rows: list[str]) -> None:
+    """What is filled in comes out at the same place, as the declared types."""
+    prompt = Ask("{text}", into="out", returns={"reasoning": "why", "usage.completion_tokens": "tokens"})
+    filling = Filling(prompt, telemetry=True)
+    for row in rows:
+        answer = Answer(completion(row, reasoning=f"because {row}"))
+        outcome, value = judge(prompt, (row,), answer, b"k" * 20, cleaned=False)
+        filling.add(outcome, value, answer.completion)
+    table = pa.Table.from_arrays(filling.arrays(), schema=pa.schema(new_fields(prompt, telemetry=True)))
+    table.validate(full=True)
+    kept = [row for row in rows if row.strip()]
+    assert [text for text in table["out"].to_pylist() if text is not None] == [
+        row.replace("\0", "\ufffd") for row in kept
+    ]
+    assert table["why"].to_pylist() == [f"because {row}".replace("\0", "\ufffd") for row in rows]
+    assert table["tokens"].to_pylist() == [3] * len(rows)
+
+
+@pytest.mark.parametrize(
+    "type_", [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string())]
+)
+def test_text_comes_from_any_string_like_column(type_: pa.DataType) -> None:
+    """All of Arrow's layouts of text give the same values."""
+    batch = pa.RecordBatch.from_arrays([pa.array(["a", None, "b\0"]).cast(type_)], names=["text"])
+    found, cleaned = column_values(batch, Input(path="text"))
+    assert found == ["a", None, "b\ufffd"]
+    assert cleaned == {2}
+
+
+def test_text_comes_from_nested_columns_and_dots_in_names_win() -> None:
+    """`doc.body` is the field of a struct, unless a column has that very name; a null struct is a null text."""
+    nested = pa.array([{"body": "inside"}, None], pa.struct([("body", pa.string())]))
+    batch = pa.RecordBatch.from_arrays([nested], names=["doc"])
+    assert column_values(batch, Input(path="doc.body"))[0] == ["inside", None]
+    both = pa.RecordBatch.from_arrays([nested, pa.array(["top", "top"])], names=["doc", "doc.body"])
+    assert column_values(both, Input(path="doc.body"))[0] == ["top", "top"]
+
+
+def test_invalid_utf8_and_surrogates_are_cleaned_and_flagged() -> None:
+    """What is no Unicode text becomes U+FFFD, and the row is named."""
+    data = pa.array([b"ok", b"\xff\xfeno", "halb \ud800".encode("utf-8", "surrogatepass"), None], pa.binary())
+    text = pa.Array.from_buffers(pa.string(), 4, data.buffers())
+    found, cleaned = column_values(pa.RecordBatch.from_arrays([text], names=["t"]), Input(path="t"))
+    assert found[0] == "ok"
+    assert found[3] is None
+    assert cleaned == {1, 2}
+    assert all("\ufffd" in (found[row] or "") for row in cleaned)
+
+
+@pytest.mark.parametrize(
+    "kept", ["zero\u200dwidth", "\u202eright to left", "a\r\nb", "e\u0301", "İ ß ŉ", "\u2028\u0085"]
+)
+def test_only_nul_and_surrogates_are_touched(kept: str) -> None:
+    """Joiners, directional marks, line ends and decomposed letters survive."""
+    assert clean_text(kept) == kept
+
+
+@pytest.mark.parametrize(
+    ("template", "row", "asked"),
+    [
+        ("{text}", "{other} {0} %s {{x}}", "{other} {0} %s {{x}}"),
+        ('{"json": {text}, "n": {}}', "t", '{"json": t, "n": {}}'),
+        ("{ text } {text!r} {text:>9} {text}", "t", "{ text } {text!r} {text:>9} t"),
+        ("{{text}}", "t", "{t}"),
+        ("{% raw %}{text}{# c #}", "{{ 1+1 }}", "{% raw %}{{ 1+1 }}{# c #}"),
+    ],
+)
+def test_a_placeholder_is_a_column_in_braces_and_nothing_else_is(template: str, row: str, asked: str) -> None:
+    """Other braces are literal, and the row's own text is never looked into."""
+    batch = pa.RecordBatch.from_pydict({"text": [row]})
+    rendered = Renderer(Ask(template, into="x"), identity="i").ask(batch).rendered[0]
+    assert rendered is not None
+    assert rendered.messages == ({"role": "user", "content": asked},)
+
+
+@pytest.mark.parametrize("template", ["no column at all", "{}", "{0}", "{ text }"])
+def test_a_template_without_a_column_is_refused(template: str) -> None:
+    """Every row would ask the same."""
+    with pytest.raises(PromptError, match="names no column"):
+        Ask(template, into="x")
+
+
+def test_blank_in_all_named_columns_is_skipped_and_in_some_is_not() -> None:
+    """A row is skipped only when it has nothing to say."""
+    batch = pa.RecordBatch.from_pydict({"a": ["x", " ", None], "b": [None, "\t", ""]})
+    asked = Renderer(Ask("{a} and {b}", into="x"), identity="i").ask(batch)
+    assert [key is None for key in asked.keys] == [False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("answer", "status"),
+    [
+        (completion("fine"), "completed"),
+        (completion("half", reason="length"), "truncated"),
+        (completion(None, reason="length"), "truncated"),
+        (completion("no", reason="content_filter"), "filtered"),
+        (completion(None, reason="content_filter"), "filtered"),
+        (completion("?", reason="whatever"), "invalid"),
+        (completion("?", reason=None), "invalid"),
+        (completion(""), "failed"),
+        (completion(" \n"), "failed"),
+        (completion(None, reasoning="long thoughts"), "failed"),
+        (completion(None, reason="tool_calls", tool_calls=[{"function": {"name": "f"}}]), "completed"),
+        (completion(None, tool_calls=[{"function": {"name": "f"}}]), "completed"),
+    ],
+)
+def test_how_an_answer_ended_decides_its_status(answer: Completion, status: str) -> None:
+    """Only a known good ending with something in it is completed."""
+    assert outcome_of(Answer(answer))[0] == status
+
+
+def test_a_failure_is_data() -> None:
+    """No answer is a null beside a reason."""
+    assert outcome_of(Answer(error="the reason")) == ("failed", None, "the reason")
+
+
+def test_with_several_choices_the_status_is_the_worst_and_the_value_that_of_choice_0() -> None:
+    """One cut choice makes the row truncated; the list of all is a column of its own."""
+    made = choices(
+        [
+            {"index": 1, "finish_reason": "length", "message": {"content": "second"}},
+            {"index": 0, "finish_reason": "stop", "message": {"content": "first"}},
+        ]
+    )
+    assert outcome_of(Answer(made))[:2] == ("truncated", "first")
+    assert response_field(made, "choices") == ["first", "second"]
+
+
+def test_an_answer_with_nul_is_cleaned_and_flagged() -> None:
+    """NUL breaks readers downstream; the note says that it was there."""
+    outcome, value = judge(ASK, ("row",), Answer(completion("a\0b")), b"k" * 20, cleaned=False)
+    assert value == "a\ufffdb"
+    assert outcome.notes == ("output_cleaned",)
+
+
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [
+        ({"ceiling": 100, "highest": 1_000, "context": None, "raised": 0}, 400),
+        ({"ceiling": 400, "highest": 1_000, "context": None, "raised": 1}, 1_000),
+        ({"ceiling": 1_000, "highest": 1_000, "context": None, "raised": 2}, None),
+        ({"ceiling": 100, "highest": None, "context": None, "raised": 0}, None),
+        ({"ceiling": None, "highest": 1_000, "context": None, "raised": 0}, None),
+        ({"ceiling": 100, "highest": 1_000, "context": 250, "raised": 0}, 200),
+        ({"ceiling": 100, "highest": 1_000, "context": 150, "raised": 0}, None),
+    ],
+)
+def test_a_cut_answer_climbs_the_ladder_only_as_far_as_it_helps(
+    made: dict[str, Any], expected: int | None
+) -> None:
+    """Fourfold, up to the highest and to what the context leaves."""
+    body = {"choices": [{"index": 0, "finish_reason": "length", "message": {"content": "abc"}}]}
+    usage = {"prompt_tokens": 50, "completion_tokens": 100}
+    cut = read_completion(json.dumps({**body, "usage": usage}).encode())
+    assert next_ceiling(cut, **made) == expected
+
+
+def test_a_repeating_answer_is_raised_once_and_no_more() -> None:
+    """A model that only repeats itself fills any ceiling."""
+    looping = completion("ha " * 400, reason="length")
+    assert repeats(looping.content or "")
+    assert not repeats("".join(chr(97 + number * number % 23) for number in range(900)) + "end")
+    terms = {"ceiling": 100, "highest": 10_000, "context": None}
+    assert next_ceiling(looping, **terms, raised=0) == 400
+    assert next_ceiling(looping, **terms, raised=1) is None
+
+
+def test_the_outcome_has_the_documented_fields() -> None:
+    """The struct of the outcome column, without and with telemetry."""
+    plain = [
+        "status",
+        "error",
+        "finish_reason",
+        "model",
+        "request_key",
+        "prompt_tokens",
+        "completion_tokens",
+        "notes",
+    ]
+    assert [field.name for field in outcome_type(telemetry=False)] == plain
+    more = ["attempts", "seconds", "origin", "request_id"]
+    assert [field.name for field in outcome_type(telemetry=True)] == plain + more
