@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from pydantic import BaseModel, Field, ValidationError
 from corpusmill.endpoints import Capabilities, OpenAICompatible, SambaNova
 from corpusmill.errors import JobError, UsageError
 from corpusmill.job.models import (
+    DEFAULT_STORE,
     BudgetModel,
     EndpointModel,
     FailuresModel,
@@ -67,16 +68,16 @@ class Job:
     sink: SinkSpec
     prompts: tuple[Prompt, ...]
     endpoint: Endpoint
-    store: str
-    mode: str
-    refresh: tuple[Status, ...] | None
-    limits: Limits
-    retry: RetryPolicy
-    failures: FailurePolicy
-    budget: Budget | None
-    prices: tuple[float, float] | None
-    telemetry: bool
-    written: Mapping[str, Any]
+    store: str = DEFAULT_STORE
+    mode: str = "read-write"
+    refresh: tuple[Status, ...] | None = None
+    limits: Limits = field(default_factory=Limits)
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    failures: FailurePolicy = field(default_factory=FailurePolicy)
+    budget: Budget | None = None
+    prices: tuple[float, float] | None = None
+    telemetry: bool = False
+    written: Mapping[str, Any] = field(default_factory=dict)
 
 
 def load_job(path: str | Path, *, environment: Mapping[str, str] | None = None) -> Job:

@@ -10,6 +10,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
+DEFAULT_STORE = "sqlite:///.corpusmill/store.db"
+
 _DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)\s*(ms|s|m|h|d))")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 
@@ -115,7 +117,7 @@ Mode = Literal["read-write", "read-only", "replay", "refresh", "off"]
 class StoreModel(Model):
     """Where answers are kept, and how they are used."""
 
-    url: Text = "sqlite:///.corpusmill/store.db"
+    url: Text = DEFAULT_STORE
     mode: Mode = Field(
         "read-write",
         description=(
