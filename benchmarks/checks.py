@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from corpusmill.prompts.checks.insufficient import insufficient_notes
 from corpusmill.prompts.checks.refusal import is_refusal
+from corpusmill.prompts.checks.summary import summary_notes
 from corpusmill.prompts.checks.translation import translation_notes
 from corpusmill.prompts.glossary import Glossary
 
@@ -90,6 +91,16 @@ def honest_cases() -> list[Case]:
     ]
 
 
+def honest_summaries() -> list[Case]:
+    """Return thirty summaries in each language: the first of two texts in that language."""
+    return [
+        Case(language=language, source=language, given=f"{own[place]}\n\n{own[place - 1]}", answer=own[place])
+        for language in LANGUAGES
+        for own in ([text[language] for text in texts()],)
+        for place in range(len(own))
+    ]
+
+
 def faulty_cases() -> list[Case]:
     """Return the faulty answers of every check and language."""
     cases: list[Case] = []
@@ -110,18 +121,20 @@ def faulty_cases() -> list[Case]:
             lambda case, phrase: f"{case.answer}\n\n{phrase}",
         )
         cases += [
-            _with(case, name, changed)
+            _with(case, name, answer)
             for name, change in _CHANGES.items()
             for case in own
-            if (changed := change(case))
+            for answer in change(case)
+            if answer != case.answer
         ]
         cases += _in_another_language(own)
+        cases += _summaries_in_another_language(language)
     return cases
 
 
 def measure() -> list[Figure]:
     """Return a figure for each check and language."""
-    honest = [(case, _codes(case)) for case in honest_cases()]
+    honest = [(case, _codes(case)) for case in (*honest_cases(), *honest_summaries())]
     faulty = [(case, _codes(case)) for case in faulty_cases()]
     checks = list(dict.fromkeys(str(case.faulty) for case, _ in faulty))
     return [
@@ -137,7 +150,10 @@ def measure() -> list[Figure]:
                 if (case.faulty, case.language) == (check, language)
             ),
             false_alarms=sum(check in codes for case, codes in honest if case.language == language),
-            honest=sum(case.language == language for case, _ in honest),
+            honest=sum(
+                case.language == language and (case.source == language) == check.startswith("summary")
+                for case, _ in honest
+            ),
         )
         for check in checks
         for language in LANGUAGES
@@ -157,6 +173,9 @@ def insufficient_figures() -> dict[str, tuple[int, int, int]]:
 
 
 def _codes(case: Case) -> set[str]:
+    if case.source == case.language:
+        notes = summary_notes(case.given, case.answer, language=None)
+        return {f"summary_{note.split(' ')[0]}" for note in notes}
     if is_refusal(case.answer, case.given, languages=frozenset((case.source, case.language))):
         return {"refused"}
     notes = translation_notes(
@@ -207,14 +226,28 @@ def _in_another_language(own: Sequence[Case]) -> list[Case]:
     return found
 
 
-def _quoted(case: Case) -> str | None:
+def _summaries_in_another_language(language: str) -> list[Case]:
+    """Put the beginning of a text of two, in each of the other languages in turn, in place of its summary."""
+    own = [text[language] for text in texts()]
+    return [
+        Case(
+            language=language,
+            source=language,
+            given=f"{own[place]}\n\n{own[place - 1]}",
+            answer=text[[one for one in LANGUAGES if one != language][place % (len(LANGUAGES) - 1)]],
+            faulty="summary_language",
+        )
+        for place, text in enumerate(texts())
+    ]
+
+
+def _quoted(case: Case) -> list[str]:
     left, right = ("“”", '""', "„“", "«»", "''")[len(case.answer) % 5]
-    if case.given[:1] == '"' or case.given[:1] in "„–—":
-        return None
-    return f"{left}{case.answer}{right}"
+    spoken = case.given[:1] in '"„–—'
+    return [] if spoken else [f"{left}{case.answer}{right}"]
 
 
-def _marked(case: Case) -> str | None:
+def _marked(case: Case) -> list[str]:
     first, _, rest = case.answer.partition(" ")
     kinds = (
         f"**{first}** {rest}",
@@ -223,61 +256,48 @@ def _marked(case: Case) -> str | None:
         f"*{first.strip(',.:;')}* {rest}",
         f"`{first}` {rest}",
     )
-    kind = kinds[len(case.answer) % len(kinds)]
-    return None if "<" in case.given or "{" in first or "\\" in first else kind
+    return [] if "<" in case.given or "{" in first else [kinds[len(case.answer) % len(kinds)]]
 
 
-def _special(case: Case) -> str:
-    token = ("<|im_end|>", "</s>", "<eos>", "[/INST]", "<|eot_id|>", "<end_of_turn>")[len(case.answer) % 6]
-    return f"{case.answer}{token}"
+def _special(case: Case) -> list[str]:
+    tokens = ("<|im_end|>", "</s>", "<eos>", "[/INST]", "<|eot_id|>", "<end_of_turn>")
+    return [f"{case.answer}{tokens[len(case.answer) % len(tokens)]}"]
 
 
-def _line_lost(case: Case) -> str | None:
-    return re.sub(r"\n+", " ", case.answer, count=1) if "\n" in case.answer else _split(case.answer)
+def _line_lost_or_added(case: Case) -> list[str]:
+    if "\n" in case.answer:
+        return [re.sub(r"\n+", " ", case.answer, count=1)]
+    middle = case.answer.index(" ", len(case.answer) // 2)
+    return [f"{case.answer[:middle]}\n{case.answer[middle + 1 :]}"]
 
 
-def _split(text: str) -> str:
-    middle = text.index(" ", len(text) // 2)
-    return f"{text[:middle]}\n{text[middle + 1 :]}"
+_PLACEHOLDERS = re.compile(r"%\(\w+\)\w|%[sd]|\$\{\w+\}|\{\{\w+\}\}|\{\\?[\w.]+\}|\\N|</?[a-z]+[^<>]*>|&amp;")
 
 
-def _placeholder_lost(case: Case) -> str | None:
-    found = re.search(
-        r"%\(\w+\)\w|%[sd]|\$\{\w+\}|\{\{\w+\}\}|\{[\w.]+\}|\\N|</?[a-z]+[^<>]*>|&amp;", case.answer
-    )
-    return None if found is None else case.answer.replace(found[0], "", 1)
+def _placeholder_lost_or_changed(case: Case) -> list[str]:
+    found = dict.fromkeys(_PLACEHOLDERS.findall(case.answer))
+    lost = [case.answer.replace(placeholder, "", 1) for placeholder in found]
+    names = dict.fromkeys(re.findall(r"(?:%\(|\{)([a-z_]{3,})", case.answer))
+    return lost + [re.sub(rf"(?<=[({{]){name}\b", f"{name}a", case.answer) for name in names]
 
 
-def _placeholder_changed(case: Case) -> str | None:
-    found = re.search(r"(%\(|\{)(\w+)", case.answer)
-    return None if found is None else case.answer.replace(found[2], f"{found[2]}a", 1)
+def _number_changed(case: Case) -> list[str]:
+    if "{" in case.answer or "://" in case.answer:
+        return []
+    found = re.findall(r"(?<![\w.,])(?<!\d[ \u00a0])\d\d+(?![\w])", case.answer)
+    return [
+        re.sub(rf"(?<!\d){number}(?!\d)", str(int(number) + 7), case.answer)
+        for number in dict.fromkeys(found)
+    ]
 
 
-def _number_changed(case: Case) -> str | None:
-    found = re.findall(r"(?<![\w{%&.,])(?<!\d[ \u00a0])\d\d+(?![\w}])", case.answer)
-    if not found or "{0}" in case.answer:
-        return None
-    return re.sub(rf"(?<!\d){found[0]}(?!\d)", str(int(found[0]) + 7), case.answer)
-
-
-def _number_lost(case: Case) -> str | None:
-    found = re.findall(
-        r"(?<![\w{%&.,\u00a0 ])\d{2,}(?![\w}.,\u00a0 ])|(?<= )\d{2,}(?=[.;] |\.$)", case.answer
-    )
-    return re.sub(rf"(?<!\d){found[-1]}(?!\d)", "", case.answer) if found else None
-
-
-def _copied(case: Case) -> str:
-    return case.given
-
-
-def _copied_in_part(case: Case) -> str | None:
+def _copied(case: Case) -> list[str]:
     lines, kept = case.answer.split("\n"), case.given.split("\n")
-    places = [place for place, line in enumerate(kept) if len(line.split()) > 5 and place < len(lines)]
+    places = [place for place, line in enumerate(kept) if len(line.split()) > 6 and place < len(lines)]
     if len(kept) < 2 or not places:
-        return None
+        return [case.given]
     lines[places[-1]] = kept[places[-1]]
-    return "\n".join(lines)
+    return [case.given, "\n".join(lines)]
 
 
 _OTHER_WORDS: Mapping[str, str] = {
@@ -292,31 +312,25 @@ _OTHER_WORDS: Mapping[str, str] = {
 }
 
 
-def _term_replaced(case: Case) -> str | None:
-    if not case.terms:
-        return None
-    stem = max(3, len(case.terms[0][1]) // 2)
-    words = [word for word in re.findall(r"\w+", case.terms[0][1]) if len(word) > 2]
+def _term_replaced(case: Case) -> list[str]:
     answer = case.answer
-    for word in words:
-        answer = re.sub(
-            rf"(?i)\b{re.escape(word[: max(2, min(stem, (len(word) + 1) // 2))])}\w*",
-            _OTHER_WORDS[case.language],
-            answer,
-        )
-    return answer if answer != case.answer else None
+    for _, target in case.terms:
+        for word in re.findall(r"\w{3,}", target):
+            stem = re.escape(word[: max(2, (len(word) + 1) // 2)])
+            answer = re.sub(rf"(?i)\b{stem}\w*", _OTHER_WORDS[case.language], answer)
+    return [answer]
 
 
-def _looped(case: Case) -> str:
-    return case.answer + (" " + case.answer[-30:].strip()) * 20
+def _looped(case: Case) -> list[str]:
+    return [case.answer + (" " + case.answer[-30:].strip()) * 20]
 
 
-_CHANGES: Mapping[str, Callable[[Case], str | None]] = {
+_CHANGES: Mapping[str, Callable[[Case], list[str]]] = {
     "quotes_added": _quoted,
     "markup_added": _marked,
     "special_tokens": _special,
-    "lines": _line_lost,
-    "placeholder": _placeholder_lost,
+    "lines": _line_lost_or_added,
+    "placeholder": _placeholder_lost_or_changed,
     "number_missing": _number_changed,
     "untranslated": _copied,
     "glossary_missing": _term_replaced,
@@ -343,7 +357,7 @@ def main(arguments: Sequence[str]) -> None:
         )
     )
     if "--wrong" in arguments:
-        for case in honest_cases():
+        for case in (*honest_cases(), *honest_summaries()):
             if codes := _codes(case):
                 print(f"\nFALSE {case.language} {sorted(codes)}\n  {case.given!r}\n  {case.answer!r}")
         for case in faulty_cases():

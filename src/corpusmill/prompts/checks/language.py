@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+import unicodedata
 from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Final
@@ -69,21 +70,17 @@ def detect(sample: str, *, unlike: str | None = None) -> str | None:
     expected = None if unlike is None else _AS.get(unlike, unlike)
     if expected is not None and expected not in identifier.labels:
         return None
+    best, _ = identifier.classify(text)
+    # The usual answer needs no second look.
+    if best == "zxx" or (
+        expected is not None and unlike is not None and (alike(best, expected) or alike(best, unlike))
+    ):
+        return None
     shares = dict(identifier.rank(text))
-    best = next(iter(shares))
     # Languages that are confused with one another share their certainty.
-    if (
-        best == "zxx"
-        or sum(share for code, share in shares.items() if share > _TRACE and alike(code, best)) < _CERTAIN
-    ):
+    if sum(share for code, share in shares.items() if share > _TRACE and alike(code, best)) < _CERTAIN:
         return None
-    if (
-        expected is not None
-        and unlike is not None
-        and (alike(best, expected) or alike(best, unlike) or shares[expected] > _SAME)
-    ):
-        return None
-    return str(best)
+    return None if expected is not None and shares[expected] > _SAME else str(best)
 
 
 def _votes_for(sample: str) -> str | None:
@@ -91,26 +88,28 @@ def _votes_for(sample: str) -> str | None:
 
     A frequent small word of a language is a vote for it, and so is a letter beyond a to z, each counted once.
     """
-    words, letters = _signs()
-    votes: dict[str, int] = {}
-    lower = sample.lower()
-    for word in words.keys() & lower.split():
-        for code in words[word]:
-            votes[code] = votes.get(code, 0) + 1
-    if not lower.isascii():
-        for letter in letters.keys() & set(lower):
-            for code in letters[letter]:
-                votes[code] = votes.get(code, 0) + 1
+    votes = _votes(sample.lower())
     if not votes:
         return None
     first, *others = sorted(votes, key=votes.__getitem__, reverse=True)
-    least = votes[first] - _LEAD
-    for other in others:
-        if votes[other] <= least:
-            break
-        if not alike(other, first):
-            return None
-    return first if least >= 0 else None
+    most = votes[first]
+    if most < _LEAD or any(most - votes[other] < _LEAD and not alike(other, first) for other in others):
+        return None
+    return first
+
+
+def _votes(lower: str) -> dict[str, int]:
+    words, letters = _signs()
+    votes: dict[str, int] = {}
+    if not lower.isascii():
+        lower = unicodedata.normalize("NFC", lower)
+        for letter in letters.keys() & set(lower):
+            for code in letters[letter]:
+                votes[code] = votes.get(code, 0) + 1
+    for word in words.keys() & lower.split():
+        for code in words[word]:
+            votes[code] = votes.get(code, 0) + 1
+    return votes
 
 
 @cache

@@ -19,6 +19,7 @@ _MARKUP: Final = (
     ("[]()", re.compile(r"\[[^\[\]\n]{1,200}\]\([^()\s]{1,300}\)")),
     ("$", re.compile(r"\$\$[^$]{1,300}\$\$|\\\(.{1,300}?\\\)|\\boxed\{")),
 )
+_SIGNS: Final = frozenset({"```", "**", "*", "__", "`", "|"})
 _LIST: Final = re.compile(r"^[ \t]*[-*•] \S", re.MULTILINE)
 # A dash opens speech in many languages, so it is a list only where no dash of any kind opens a line of the input.
 _DASHED: Final = re.compile(r"^[ \t]*[-–—*•]", re.MULTILINE)
@@ -29,12 +30,19 @@ _SPECIAL: Final = re.compile(
 )
 
 
+def _is_there(name: str, pattern: re.Pattern[str], given: str) -> bool:
+    # A sign that the input has at all may be written in another way there, over lines or unbalanced.
+    return name in given if name in _SIGNS else pattern.search(given) is not None
+
+
 def markup_notes(given: str, answer: str) -> tuple[str, ...]:
     """Return `special_tokens …` and `markup_added …` for kinds that the input does not have at all."""
     if not _ANY.search(answer) and not _LIST.search(answer):
         return ()
     special = [token for token in dict.fromkeys(_SPECIAL.findall(answer)) if token not in given]
-    kinds = [name for name, pattern in _MARKUP if pattern.search(answer) and not pattern.search(given)]
+    kinds = [
+        name for name, pattern in _MARKUP if pattern.search(answer) and not _is_there(name, pattern, given)
+    ]
     if _LIST.search(answer) and not _DASHED.search(given):
         kinds.append("-")
     if "<" in answer and not _TAG.search(given):

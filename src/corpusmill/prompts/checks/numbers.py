@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
 from typing import Final
@@ -27,7 +28,9 @@ _ROUND: Final = frozenset({15, 20, 30, 40, 50, 60, 70, 80, 90, 100, 200, 300, 50
 _SCALES: Final = tuple(Decimal(10) ** power for power in (3, 4, 5, 6, 7, 8, 9, 12))
 _ROMAN: Final = re.compile(r"(?<![A-Za-z])[IVXLC]+(?![A-Z])")
 _HAN: Final = re.compile("[〇零一二三四五六七八九十百千万億亿兆]")
+_CLOCK: Final = re.compile(r"\b[apAP]\.?\s?[mM]\b|[上下]午|午[前後]|오[전후]")
 _MOST_ROMAN: Final = 50
+_LARGE: Final = Decimal(10) ** 15
 
 
 def number_notes(given: str, answer: str) -> tuple[str, ...]:
@@ -53,46 +56,51 @@ def _missing(given: str, answer: str) -> list[str]:
     if not lost:
         return []
     known = {value for _, readings in asked for reading in readings for value in reading}
-    extra = [readings for readings in there if not _has(readings, known)]
-    romans = {_roman(numeral) for numeral in _ROMAN.findall(answer)}
-    return [token for token, readings in lost if not _may_be_said(readings, pool, extra, romans)]
+    extra = any(not _has(readings, known) for readings in there)
+    answered = _Answered(
+        values=pool,
+        others=extra,
+        romans={_roman(numeral) for numeral in _ROMAN.findall(answer)},
+        clock=_CLOCK.search(given) is not None or _CLOCK.search(answer) is not None,
+    )
+    return [
+        token for token, readings in lost if not any(_may_be_said(reading, answered) for reading in readings)
+    ]
 
 
 def _has(readings: tuple[tuple[Decimal, ...], ...], pool: set[Decimal]) -> bool:
     return any(all(value in pool for value in reading) for reading in readings)
 
 
-def _may_be_said(
-    readings: tuple[tuple[Decimal, ...], ...],
-    pool: set[Decimal],
-    extra: list[tuple[tuple[Decimal, ...], ...]],
-    romans: set[int],
-) -> bool:
-    for reading in readings:
-        values = [value for value in reading if value not in pool]
-        if all(_one_may_be_said(value, pool, extra, romans) for value in values):
-            return True
-    return False
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Answered:
+    """The numbers of an answer. `others`: it has some that the text has not. `clock`: one of both counts to twelve."""
+
+    values: set[Decimal]
+    others: bool
+    romans: set[int]
+    clock: bool
 
 
-def _one_may_be_said(
-    value: Decimal, pool: set[Decimal], extra: list[tuple[tuple[Decimal, ...], ...]], romans: set[int]
-) -> bool:
-    if value and any(value * scale in pool or value / scale in pool for scale in _SCALES):
+def _may_be_said(reading: tuple[Decimal, ...], answered: _Answered) -> bool:
+    return all(value in answered.values or _in_another_form(value, answered) for value in reading)
+
+
+def _in_another_form(value: Decimal, answered: _Answered) -> bool:
+    there = answered.values
+    if value and any(value * scale in there or value / scale in there for scale in _SCALES):
         return True
-    if value != value.to_integral_value():
+    if value > _LARGE or value != value.to_integral_value():
         return False
     whole = int(value)
-    if 0 < whole <= _MOST_ROMAN and whole in romans:
+    if 0 < whole <= _MOST_ROMAN and whole in answered.romans:
         return True
-    if 1000 <= whole <= 2100 and whole % 10 == 0 and Decimal(whole % 100) in pool:  # noqa: PLR2004 - decades
+    if 1000 <= whole <= 2100 and whole % 10 == 0 and Decimal(whole % 100) in there:  # noqa: PLR2004 - decades
         return True
-    if whole <= _WORDS_UP_TO:
-        # Said as a word, or as an hour of the afternoon; but not where another number took its place.
-        return Decimal(whole + 12) in pool or not extra
-    if _WORDS_UP_TO < whole < 24 and Decimal(whole - 12) in pool:  # noqa: PLR2004 - hours of the afternoon
+    if answered.clock and whole < 24 and (Decimal(whole + 12) in there or Decimal(whole - 12) in there):  # noqa: PLR2004
         return True
-    return whole in _ROUND and not extra
+    # Said as a word; but not where another number took its place.
+    return not answered.others and (whole <= _WORDS_UP_TO or whole in _ROUND)
 
 
 @lru_cache(maxsize=4096)

@@ -10,6 +10,7 @@ in each in each.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections import Counter
 from typing import Final
 
@@ -43,7 +44,7 @@ def placeholder_notes(given: str, answer: str) -> tuple[str, ...]:
     """
     if not _ANY.search(given) and not _ANY.search(answer):
         return ()
-    before, after = _found(given), _found(answer)
+    before, after = (_found(unicodedata.normalize("NFC", text)) for text in (given, answer))
     notes = difference("placeholder", before.placeholders, after.placeholders)
     if before.nested != after.nested or before.always != after.always:
         lost = (before.nested - after.nested) | (before.always - after.always)

@@ -51,4 +51,4 @@ def _language(given: str, answer: str, source: str | None, target: str) -> tuple
     if source is None and not language_notes(copy, target):
         return ()
     lines = copy.count("\n") + 1
-    return ("untranslated",) if copy == given.strip() else (f"untranslated {lines} lines",)
+    return ("untranslated",) if lines == given.strip().count("\n") + 1 else (f"untranslated {lines} lines",)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from typing import Final
 
 _WORD: Final = re.compile(r"[^\W\d_]+")
@@ -18,7 +19,7 @@ def copied(given: str, answer: str) -> str | None:
     Names, titles, addresses, code and short texts may be copied by right: a copy has at least four words, three of
     them without a capital, or twelve letters of a script without capitals.
     """
-    before, after = given.strip(), answer.strip()
+    before, after = unicodedata.normalize("NFC", given.strip()), unicodedata.normalize("NFC", answer.strip())
     if before == after:
         return before if _is_prose(before) else None
     if "\n" not in before:
