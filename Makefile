@@ -35,6 +35,8 @@ demo: $(READY) ## a corpus through the local fake endpoint, from Parquet to Parq
 	$(BIN)/python examples/demo.py
 
 bench: $(READY) ## measure again what the README states
+	UV_PYTHON_DOWNLOADS=never UV_PROJECT_ENVIRONMENT=.venv .uv/bin/uv sync --frozen --inexact --group bench \
+		--python .uv/bin/python
 	$(BIN)/python benchmarks/run.py
 
 coverage: $(READY) ## which lines and branches the tests reach
