@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -43,7 +45,7 @@ def test_any_text_has_a_script_or_none(text: str) -> None:
 
 def test_the_script_of_a_request_is_that_of_its_last_text() -> None:
     """An instruction in English does not make a Russian row Latin; a message without text is passed over."""
-    asked = [
+    asked: list[dict[str, Any]] = [
         {"role": "system", "content": "Translate the text into Latvian."},
         {"role": "user", "content": [{"type": "text", "text": "Привет"}, {"type": "image_url"}]},
         {"role": "assistant", "content": None},

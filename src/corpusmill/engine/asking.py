@@ -31,6 +31,7 @@ from corpusmill.exchange import read_completion
 from corpusmill.killpoints import reach
 from corpusmill.rows.judge import CUT, Answer, next_ceiling
 from corpusmill.rows.render import characters
+from corpusmill.rows.script import script_of_messages
 from corpusmill.store.protocol import Cost, Entry, Put, Release, Wanted
 from corpusmill.store.serving import choose
 
@@ -359,6 +360,7 @@ class Asker:
             ),
             model=self._model,
             characters=size,
+            script=script_of_messages(pending.rendered.messages),
             shape=pending.shape,
             fields=fields,
         )

@@ -497,7 +497,7 @@ class Engine:
         self.timeline.add(
             Moment(
                 seconds=round(seconds, 3),
-                rows=self._work.ledger.rows,
+                rows=self._progress(phase, seconds).rows,
                 live=self.wire.live,
                 in_flight=self.wire.in_flight,
                 rate_limited=self.wire.rate_limited,

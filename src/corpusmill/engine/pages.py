@@ -92,7 +92,7 @@ class Binder:
             if outcome.error is not None:
                 account.errors[(answer.kind if answer else None) or outcome.status] += 1
                 self._failed(chunk.first_row + row, prompt.into, outcome)
-            if wants(outcome):
+            if wants(prompt.into, outcome):
                 self._ledger.show(_sample(chunk.first_row + row, prompt, values, outcome, value), outcome)
         account.add(filling.outcomes)
         return filling

@@ -91,12 +91,12 @@ class Ledger:
         """The slowest rows that were asked in this run, the slowest first."""
         return [sample for _, _, sample in sorted(self._slowest, key=lambda item: -item[0])]
 
-    def wants(self, outcome: Outcome) -> bool:
+    def wants(self, into: str, outcome: Outcome) -> bool:
         """Tell whether the report would show this row, so that its texts are worth copying."""
         if outcome.error is not None:
             return len(self.failures) < FAILURES
-        if len(self.samples) < SAMPLES:
-            return outcome.status != "skipped"
+        if self._left[into] and outcome.status != "skipped":
+            return True
         return outcome.origin == "live" and outcome.seconds is not None and self._is_slow(outcome.seconds)
 
     def _is_slow(self, seconds: float) -> bool:
@@ -104,7 +104,7 @@ class Ledger:
 
     def show(self, sample: Sample, outcome: Outcome) -> None:
         """Keep a row for the report, in whichever of its lists it belongs."""
-        if self._left[sample.into] > 0 and outcome.error is None:
+        if self._left[sample.into] and outcome.error is None:
             self._left[sample.into] -= 1
             self.samples.append(sample)
         if outcome.error is not None and len(self.failures) < FAILURES:
