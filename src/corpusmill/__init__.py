@@ -6,7 +6,7 @@ are kept in a store before their rows count as done, so that a paid answer is ne
 
 from __future__ import annotations
 
-from importlib import import_module
+import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -14,16 +14,23 @@ if TYPE_CHECKING:
     from corpusmill.errors import CorpusmillError
     from corpusmill.job import load_job
     from corpusmill.policy import Budget, FailurePolicy, Limits, RetryPolicy
+    from corpusmill.prompts.answer import Answer, Column
     from corpusmill.prompts.ask import Ask
+    from corpusmill.prompts.extract import Extract
+    from corpusmill.prompts.summarise import Summarise
+    from corpusmill.prompts.translate import Translate
     from corpusmill.report import RunReport
     from corpusmill.run import enrich, enrich_batches
     from corpusmill.tables import SinkSpec, SourceSpec, read
 
 _HOME = {
+    "Answer": "corpusmill.prompts.answer",
     "Ask": "corpusmill.prompts.ask",
     "Budget": "corpusmill.policy",
     "Capabilities": "corpusmill.endpoints",
+    "Column": "corpusmill.prompts.answer",
     "CorpusmillError": "corpusmill.errors",
+    "Extract": "corpusmill.prompts.extract",
     "FailurePolicy": "corpusmill.policy",
     "Limits": "corpusmill.policy",
     "OpenAICompatible": "corpusmill.endpoints",
@@ -32,6 +39,8 @@ _HOME = {
     "SambaNova": "corpusmill.endpoints",
     "SinkSpec": "corpusmill.tables",
     "SourceSpec": "corpusmill.tables",
+    "Summarise": "corpusmill.prompts.summarise",
+    "Translate": "corpusmill.prompts.translate",
     "enrich": "corpusmill.run",
     "enrich_batches": "corpusmill.run",
     "load_job": "corpusmill.job",
@@ -39,10 +48,13 @@ _HOME = {
 }
 
 __all__ = [
+    "Answer",
     "Ask",
     "Budget",
     "Capabilities",
+    "Column",
     "CorpusmillError",
+    "Extract",
     "FailurePolicy",
     "Limits",
     "OpenAICompatible",
@@ -51,6 +63,8 @@ __all__ = [
     "SambaNova",
     "SinkSpec",
     "SourceSpec",
+    "Summarise",
+    "Translate",
     "enrich",
     "enrich_batches",
     "load_job",
@@ -61,7 +75,7 @@ __all__ = [
 def __getattr__(name: str) -> object:
     # Loaded when first used: a Dag file may import this package many times a minute and needs little of it.
     if name in _HOME:
-        return getattr(import_module(_HOME[name]), name)
+        return getattr(importlib.import_module(_HOME[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from corpusmill.errors import PromptError, SinkError, SourceError
 from corpusmill.fingerprint import canonical, digest
+from corpusmill.prompts.prompt import Rendered
 from corpusmill.rows.columns import new_fields, outcome_column
 from corpusmill.tables import resolve_column
 from corpusmill.tables.columns import is_text
@@ -56,7 +57,7 @@ def make_plan(
     for prompt in prompts:
         for wanted in prompt.inputs:
             check_input(schema, prompt, wanted)
-        endpoint.check(prompt.parameters)
+        check_endpoint(prompt, endpoint)
     columns = check_kept(schema, kept)
     added = [field for prompt in prompts for field in new_fields(prompt, telemetry=telemetry)]
     check_clashes(schema, columns, added, prompts)
@@ -115,6 +116,32 @@ def check_input(schema: pa.Schema, prompt: Prompt, wanted: Input) -> None:
         raise PromptError(
             f"the prompt into {prompt.into!r} takes bytes from {wanted.path!r}, whose type is {found}"
         )
+
+
+_MEDIA = {"image": "images", "audio": "audio", "video": "video"}
+
+
+def check_endpoint(prompt: Prompt, endpoint: Endpoint) -> None:
+    """Raise `PromptError` for what the endpoint would refuse of every row."""
+    capabilities = endpoint.capabilities
+    for kind in sorted(getattr(prompt, "media", ())):
+        if not getattr(capabilities, _MEDIA[kind]):
+            raise PromptError(
+                f"the prompt into {prompt.into!r} sends {kind} parts, which the endpoint does not take"
+            )
+    known = capabilities.languages
+    for language in getattr(prompt, "languages", ()):
+        if known is not None and language not in known:
+            raise PromptError(
+                f"the prompt into {prompt.into!r} needs the language {language!r}, which the endpoint does not know; "
+                f"it knows {', '.join(sorted(known))}"
+            )
+    messages = None
+    if all(wanted.kind == "text" for wanted in prompt.inputs):
+        # What is fixed in the messages is seen on a row that says next to nothing.
+        sample = prompt.render(["-"] * len(prompt.inputs))
+        messages = sample.messages if isinstance(sample, Rendered) else None
+    endpoint.check(prompt.parameters, messages)
 
 
 def check_kept(schema: pa.Schema, kept: Sequence[str] | None) -> tuple[str, ...]:

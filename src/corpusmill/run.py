@@ -289,7 +289,10 @@ class _Run:
         self._member = member
         work = Work(
             chunks=chunks,
-            renderers=[Renderer(prompt, identity=self._endpoint.identity) for prompt in self._prompts],
+            renderers=[
+                Renderer(prompt, identity=self._endpoint.identity, check=self._endpoint.check)
+                for prompt in self._prompts
+            ],
             endpoint=self._endpoint,
             store=self._store,
             member=member,

@@ -42,6 +42,8 @@ class Ask:
     vary_by: str | None
     parameters: Mapping[str, Any]
     inputs: tuple[Input, ...]
+    media: frozenset[str]
+    """Which of `image`, `audio` and `video` a request may carry."""
     render: Callable[[Sequence[Any]], Rendered | Unaskable | None] = field(repr=False, compare=False)
     """Fill the templates; None when all that the row would say is blank."""
 
@@ -102,6 +104,7 @@ class Ask:
             "vary_by": vary_by,
             "parameters": wire_parameters(sampling),
             "inputs": conversation.inputs + ((Input(path=vary_by),) if vary_by else ()),
+            "media": conversation.media,
             "render": conversation.renderer(ceiling=max_tokens, vary_last=vary_by is not None),
         }
         for name, value in values.items():

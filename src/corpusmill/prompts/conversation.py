@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -33,6 +33,7 @@ class Conversation:
     build: Callable[[Sequence[Any]], list[Message] | str]
     blank: Callable[[Sequence[Any]], bool]
     tools_at: int | None = None
+    media: frozenset[str] = frozenset()
     fixed: tuple[Message, ...] = ()
     text: tuple[str, str, str] | None = None
 
@@ -92,7 +93,7 @@ def conversation_of(
     if tools_column is None:
         return conversation
     inputs = (*conversation.inputs, Input(path=tools_column, kind="json"))
-    return Conversation(inputs, conversation.build, conversation.blank, len(inputs) - 1)
+    return replace(conversation, inputs=inputs, tools_at=len(inputs) - 1)
 
 
 def _from_column(path: str) -> Conversation:
@@ -125,6 +126,7 @@ class _Slots:
 
     def __init__(self) -> None:
         self.inputs: list[Input] = []
+        self.media: set[str] = set()
 
     def at(self, path: str, kind: InputKind) -> int:
         wanted = Input(path=path, kind=kind)
@@ -156,7 +158,7 @@ def _from_templates(written: list[Mapping[str, Any]]) -> Conversation:
         return all(not values[index] for index in others)
 
     fixed, text = _single_text(written, inputs)
-    return Conversation(inputs, build, blank, fixed=fixed, text=text)
+    return Conversation(inputs, build, blank, media=frozenset(slots.media), fixed=fixed, text=text)
 
 
 def _single_text(
@@ -244,6 +246,7 @@ def _part_builder(part: object, where: str, slots: _Slots) -> Callable[[Sequence
             if not isinstance(reference, dict):
                 raise PromptError(f"{where}.{kind} must be {{column: name}}; it is {reference!r}")
             path = conversation_column(reference, f"{where}.{kind}")
+            slots.media.add(kind)
             return _media_builder(kind, path, slots.at(path, "binary"))
     if isinstance(part.get("text"), str):
         text = _text_builder(parse_template(part["text"]), slots)

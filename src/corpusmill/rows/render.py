@@ -5,16 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from corpusmill.errors import PromptError
 from corpusmill.exchange import ChatRequest
 from corpusmill.fingerprint import Fingerprint, canonical
 from corpusmill.prompts.prompt import Rendered, Unaskable
 from corpusmill.rows.text import column_values
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import pyarrow as pa
 
+    from corpusmill.exchange import Message
     from corpusmill.prompts.prompt import Prompt
 
 CLEANED = "input_cleaned"
@@ -39,9 +41,20 @@ class Asked:
 class Renderer:
     """Renders the rows of one prompt for one endpoint; what all rows share is hashed once."""
 
-    def __init__(self, prompt: Prompt, *, identity: str) -> None:
-        """Take the prompt and the identity of the endpoint that will be asked."""
+    def __init__(
+        self,
+        prompt: Prompt,
+        *,
+        identity: str,
+        check: Callable[[Mapping[str, Any], Sequence[Message]], None] | None = None,
+    ) -> None:
+        """Take the prompt and the identity of the endpoint that will be asked.
+
+        `check` raises `PromptError` for messages that the endpoint would refuse. It is called for rows whose messages
+        come from their own data; what templates make of text is checked once, before the run.
+        """
         self.prompt = prompt
+        self._check = check if any(wanted.kind != "text" for wanted in prompt.inputs) else None
         self._identity = identity
         self._shared = Fingerprint(identity, prompt.parameters)
         self._others: dict[bytes, Fingerprint] = {}
@@ -59,6 +72,8 @@ class Renderer:
         render, key_of = self.prompt.render, self._shared.key
         for row, row_values in enumerate(values):
             made = render(row_values)
+            if self._check is not None and type(made) is Rendered:
+                made = self._checked(made)
             if type(made) is Rendered:
                 if made.parameters is None:
                     asked.keys.append(key_of(made.messages, made.vary))
@@ -71,6 +86,14 @@ class Renderer:
             asked.keys.append(None)
             asked.rendered.append(None)
         return asked
+
+    def _checked(self, made: Rendered) -> Rendered | Unaskable:
+        assert self._check is not None
+        try:
+            self._check({**self.prompt.parameters, **(made.parameters or {})}, made.messages)
+        except PromptError as error:
+            return Unaskable(reason=str(error))
+        return made
 
     def fields(self, rendered: Rendered) -> dict[str, str]:
         """Name the fields that the key of a request covers, with their digests."""
