@@ -96,11 +96,11 @@ def layout_of(path: str | Path, partition: Mapping[str, str | None] | None) -> L
             place = place / partition_folder(key, value)
     if single:
         return Layout(target=place, kind="file", renames=False)
-    movable = place.local and _can_be_renamed(Path(place.path))
+    movable = place.local and can_be_renamed(Path(place.path))
     return Layout(target=place, kind="folder", renames=movable, partition=bool(partition))
 
 
-def _can_be_renamed(folder: Path) -> bool:
+def can_be_renamed(folder: Path) -> bool:
     """Whether another folder can take this one's place: no mount, not our working folder, its parent writable."""
     if not folder.exists():
         return True

@@ -219,8 +219,8 @@ def hive_keys(folders: Iterable[str]) -> Keys:
     for folder in folders:
         match = _KEY.fullmatch(folder)
         if match:
-            value = unquote(match[2])
-            keys.append((unquote(match[1]), None if value == _HIVE_NULL else value))
+            # Escaped, the word for null is a word.
+            keys.append((unquote(match[1]), None if match[2] == _HIVE_NULL else unquote(match[2])))
     return tuple(keys)
 
 

@@ -78,7 +78,7 @@ def load(place: Place) -> Manifest | None:
     """
     try:
         data = place.read_bytes()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise UsageError(f"cannot read the manifest {place.shown}: {error}") from error

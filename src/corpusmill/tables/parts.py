@@ -17,6 +17,7 @@ from pyarrow import parquet as pq
 
 from corpusmill.errors import SinkError
 from corpusmill.killpoints import reach
+from corpusmill.tables.plain import plain_batch
 from corpusmill.tables.storable import plain_schema, stored_metadata
 from corpusmill.tables.storage import Place, failures_as, sync_file
 from corpusmill.tables.weight import content_bytes, rows_until
@@ -199,12 +200,3 @@ class PartWriter:
         # One chunk a column: pages would otherwise follow the cuts of the batches.
         self._file.write_group(pa.Table.from_batches(self._held, self._plain).combine_chunks())
         self._held, self._held_rows, self._held_bytes = [], 0, 0
-
-
-def plain_batch(batch: pa.RecordBatch, plain: pa.Schema) -> pa.RecordBatch:
-    """The batch with plain values in place of dictionaries."""
-    arrays = [
-        column if column.type == field.type else column.cast(field.type)
-        for column, field in zip(batch.columns, plain, strict=True)
-    ]
-    return pa.RecordBatch.from_arrays(arrays, schema=plain)

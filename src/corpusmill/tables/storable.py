@@ -1,8 +1,9 @@
 """What Parquet does to Arrow types: those it refuses, those it changes, and the plain form in which we write.
 
 Dictionaries are written as their plain values (Parquet encodes them by itself), while the Arrow schema stored
-in the file keeps saying "dictionary", so that they are read back as such. So the bytes of a file do not
-depend on the order in which a dictionary happened to list its values.
+in the file keeps saying "dictionary", so that they are read back as such. Views likewise: pyarrow cannot
+write slices of them. So the bytes of a file do not depend on the order in which a dictionary happened to list
+its values.
 """
 
 from __future__ import annotations
@@ -116,9 +117,13 @@ def plain_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def plain_type(type_: pa.DataType) -> pa.DataType:
-    """The type with each dictionary, however deep, replaced by its values' type."""
+    """The type with each dictionary, however deep, replaced by its values' type, and each view by what it shows."""
     if pt.is_dictionary(type_):
         return plain_type(type_.value_type)
+    if pt.is_string_view(type_):
+        return pa.large_string()
+    if pt.is_binary_view(type_):
+        return pa.large_binary()
     if isinstance(type_, pa.BaseExtensionType):
         return type_
     return rebuilt(type_, plain_type)

@@ -33,6 +33,7 @@ class Writing:
         self._compression = compression
         self._run_key = run_key
         self._job_key = job_key
+        self._created_by = f"corpusmill {metadata.version('corpusmill')}"
         self._token = secrets.token_hex(6)
         self._staging = self._layout.staging(self._token)
         self._closed: dict[int, tuple[PartWriter, Written]] = {}
@@ -95,7 +96,7 @@ class Writing:
                 rows=sum(part.rows for part in files),
                 parts=tuple(files),
                 schema_fingerprint=schema_fingerprint(self.schema),
-                created_by=f"corpusmill {metadata.version('corpusmill')}",
+                created_by=self._created_by,
                 failed=failed,
                 extra=dict(manifest_extra or {}),
             )
