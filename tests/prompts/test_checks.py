@@ -105,6 +105,7 @@ def test_plural_categories_belong_to_the_target_language() -> None:
         ("the 19th century", "le XIXe siècle"),
         ("350 people", "三百五十人"),
         ("no number", "2 numbers"),
+        ("it&#39;s %2$s, 15 of {0}", "'s {0}, %2$s no 15"),
         ("version 2.10.3", "versija 2.10.3"),
     ],
 )

@@ -44,6 +44,9 @@ def found(text: str, *terms: str) -> list[str]:
         ("학교에서", ("학교",), ["학교"]),
         ("हिन्दी", ("हिन",), []),
         ("co\u00adoperate", ("cooperate",), ["cooperate"]),
+        ("Hi {name}, <b>ask</b> at https://ask.org", ("name", "ask", "b"), ["ask"]),
+        ("New {x} York", ("New York",), []),
+        ("Hi {name}", ("{name}", "name"), ["{name}"]),
         ("nothing here", ("where",), []),
     ],
 )

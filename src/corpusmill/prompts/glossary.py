@@ -11,6 +11,7 @@ import hashlib
 from typing import TYPE_CHECKING, Final
 
 from corpusmill.errors import PromptError
+from corpusmill.prompts.checks.aside import without_asides
 from corpusmill.prompts.checks.folding import fold, tokens
 from corpusmill.prompts.pairs import Pairs, read_pairs
 
@@ -18,12 +19,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 MOST_TERMS: Final = 1_000_000
+_BETWEEN: Final = " \x01 "
 
 
 class Glossary:
     """Terms to look for. It is content: `digest` covers every pair, in their order."""
 
-    __slots__ = ("_by_words", "_lengths", "digest", "terms")
+    __slots__ = ("_by_words", "_lengths", "_whole", "digest", "terms")
 
     def __init__(self, terms: Sequence[tuple[str, str]]) -> None:
         """Index the terms. Where two read alike the later one is an error, unless their targets agree."""
@@ -47,12 +49,14 @@ class Glossary:
                     "they read alike, so keep one of them"
                 )
             lengths.setdefault(words[0], set()).add(len(words))
+        # A term such as `name` does not stand in `{name}`; unless terms are made of such things themselves.
+        self._whole = any(without_asides(source) != source for source, _ in self.terms)
         self._lengths = {first: tuple(sorted(found, reverse=True)) for first, found in lengths.items()}
         self.digest = hashed.hexdigest()
 
     def occurring(self, text: str) -> list[tuple[str, str]]:
         """Return the terms that a text contains, with their targets, each once, in the order of the text."""
-        words = tokens(fold(text))
+        words = tokens(fold(text if self._whole else without_asides(text, _BETWEEN)))
         found: dict[str, tuple[str, str]] = {}
         position, end = 0, len(words)
         lengths, by_words = self._lengths, self._by_words

@@ -13,6 +13,7 @@ from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Final
 
+from corpusmill.prompts.checks.aside import without_asides
 from corpusmill.prompts.languages import alike
 
 if TYPE_CHECKING:
@@ -25,9 +26,7 @@ _CERTAIN: Final = 0.9
 _SAME: Final = 0.05
 _TRACE: Final = 0.001
 
-# What is no language: addresses, placeholders, tags, code.
-_ASIDE: Final = re.compile(r"https?://\S+|\S+@\S+|[%$]?\{[^{}]*\}|%\(\w+\)\w|<[^<>]*>|`[^`]*`|&#?\w+;|[\d_]+")
-_SPECIAL: Final = re.compile(r"[@{<`&%]|://")
+_CODE: Final = re.compile(r"`[^`]*`|[\d_]+")
 _LETTER: Final = re.compile(r"[^\W\d_]")
 # Codes that the detector knows under another one.
 _AS: Final = {"nb": "no", "cnr": "sr", "sh": "sr", "zh": "zh"}
@@ -63,7 +62,7 @@ def language_in(text: str) -> str | None:
 
 def detect(sample: str, *, unlike: str | None = None) -> str | None:
     """Return the language that the detector is certain of, and is not like `unlike`; None otherwise."""
-    text = _ASIDE.sub(" ", sample) if _SPECIAL.search(sample) else sample
+    text = _CODE.sub(" ", without_asides(sample))
     if len(_LETTER.findall(text)) < LEAST_LETTERS:
         return None
     identifier = _identifier()

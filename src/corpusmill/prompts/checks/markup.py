@@ -20,6 +20,7 @@ _MARKUP: Final = (
     ("$", re.compile(r"\$\$[^$]{1,300}\$\$|\\\(.{1,300}?\\\)|\\boxed\{")),
 )
 _SIGNS: Final = frozenset({"```", "**", "*", "__", "`", "|"})
+_BULLETS: Final = frozenset("-•")
 _LIST: Final = re.compile(r"^[ \t]*[-*•] \S", re.MULTILINE)
 # A dash opens speech in many languages, so it is a list only where no dash of any kind opens a line of the input.
 _DASHED: Final = re.compile(r"^[ \t]*[-–—*•]", re.MULTILINE)
@@ -37,7 +38,7 @@ def _is_there(name: str, pattern: re.Pattern[str], given: str) -> bool:
 
 def markup_notes(given: str, answer: str) -> tuple[str, ...]:
     """Return `special_tokens …` and `markup_added …` for kinds that the input does not have at all."""
-    if not _ANY.search(answer) and not _LIST.search(answer):
+    if not _ANY.search(answer) and "\n" not in answer and answer[:1] not in _BULLETS:
         return ()
     special = [token for token in dict.fromkeys(_SPECIAL.findall(answer)) if token not in given]
     kinds = [

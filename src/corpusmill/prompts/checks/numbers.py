@@ -14,6 +14,7 @@ from decimal import Decimal, InvalidOperation
 from functools import lru_cache
 from typing import Final
 
+from corpusmill.prompts.checks.aside import without_asides
 from corpusmill.prompts.checks.notes import noted
 
 _DIGITS: Final = re.compile(r"\d+")
@@ -45,7 +46,7 @@ def number_notes(given: str, answer: str) -> tuple[str, ...]:
         return ()
     if _HAN.search(answer):
         return ()
-    return noted("number_missing", _missing(given, answer))
+    return noted("number_missing", _missing(without_asides(given), without_asides(answer)))
 
 
 def _missing(given: str, answer: str) -> list[str]:

@@ -6,11 +6,13 @@ import re
 import unicodedata
 from typing import Final
 
+from corpusmill.prompts.checks.aside import without_asides
+
 _WORD: Final = re.compile(r"[^\W\d_]+")
 _LEAST_WORDS: Final = 4
 _LEAST_SMALL: Final = 3
 _LEAST_LETTERS: Final = 12
-_ASIDE: Final = re.compile(r"https?://\S+|\S+@\S+|[%$]?\{[^{}]*\}|%\(\w+\)\w|<[^<>]*>|`[^`]*`")
+_CODE: Final = re.compile(r"`[^`]*`")
 
 
 def copied(given: str, answer: str) -> str | None:
@@ -30,7 +32,7 @@ def copied(given: str, answer: str) -> str | None:
 
 
 def _is_prose(text: str) -> bool:
-    words = _WORD.findall(_ASIDE.sub(" ", text))
+    words = _WORD.findall(_CODE.sub(" ", without_asides(text)))
     small = sum(word.islower() for word in words)
     if small:
         return len(words) >= _LEAST_WORDS and small >= _LEAST_SMALL
