@@ -160,6 +160,12 @@ def measure() -> list[Figure]:
     ]
 
 
+def refused_lookalikes() -> list[str]:
+    """Return the honest answers to texts that decline something themselves which are taken for refusals."""
+    pairs = tomllib.loads((DATA / "lookalikes.toml").read_text(encoding="utf-8"))["text"]
+    return [pair["answer"] for pair in pairs if is_refusal(pair["answer"], pair["given"])]
+
+
 def insufficient_figures() -> dict[str, tuple[int, int, int]]:
     """Return by language: informative refusals that are recognised, of how many, and how many pass for refusals."""
     return {
@@ -356,6 +362,7 @@ def main(arguments: Sequence[str]) -> None:
             for language, (seen, of, wrong) in insufficient_figures().items()
         )
     )
+    print(f"\nhonest answers to texts that decline, taken for refusals: {len(refused_lookalikes())}")
     if "--wrong" in arguments:
         for case in (*honest_cases(), *honest_summaries()):
             if codes := _codes(case):

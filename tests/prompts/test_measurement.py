@@ -74,3 +74,8 @@ def test_informative_refusals_are_answers(checks: ModuleType) -> None:
     """What says that a context is insufficient is recognised as that, and never taken for a refusal."""
     for seen, of, wrong in checks.insufficient_figures().values():
         assert (seen, wrong) == (of, 0)
+
+
+def test_honest_answers_to_texts_that_decline_are_no_refusals(checks: ModuleType) -> None:
+    """A text may be an apology, and so its translation is one."""
+    assert checks.refused_lookalikes() == []
