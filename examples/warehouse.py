@@ -30,22 +30,21 @@ SET_UP = """
 
 def refresh_summaries(connection: duckdb.DuckDBPyConnection, endpoint: corpusmill.OpenAICompatible) -> int:
     """Ask for the summaries of new and changed articles, and merge them in; give the number of rows asked."""
-    changed = connection.execute(CHANGED).to_arrow_reader(1_000)
     batches = corpusmill.enrich_batches(
-        changed,
+        connection.sql(CHANGED).to_arrow_reader(1_000),
         corpusmill.Summarise("body", "summary", length="one sentence"),
         endpoint=endpoint,
         columns=["id", "version"],
     )
-    answered = pa.Table.from_batches(list(batches), schema=None) if changed.schema else None
-    if answered is None or answered.num_rows == 0:
-        return 0
-    connection.register("answered", answered)
-    connection.execute(
-        "INSERT OR REPLACE INTO article_summary "
-        "SELECT id, version, summary, summary_outcome.status FROM answered"
-    )
-    return answered.num_rows
+    asked = 0
+    for batch in batches:
+        connection.register("answered", pa.Table.from_batches([batch]))
+        connection.execute(
+            "INSERT OR REPLACE INTO article_summary "
+            "SELECT id, version, summary, summary_outcome.status FROM answered"
+        )
+        asked += batch.num_rows
+    return asked
 
 
 def main(base_url: str, database: str) -> None:
