@@ -130,6 +130,13 @@ def test_what_can_never_be_asked_is_refused_at_once(fields: dict[str, Any], mess
         Translate("t", "u", **fields)
 
 
+@pytest.mark.parametrize(("column", "into"), [("", "u"), ("a..b", "u"), ("t", " "), ("t", None), (None, "u")])
+def test_columns_must_have_names(column: Any, into: Any) -> None:
+    """A name that is empty, no path or no text is refused."""
+    with pytest.raises(PromptError, match=r"translate\.(column|into)"):
+        Translate(column, into, to="lv")
+
+
 def test_an_empty_answer_is_never_a_translation() -> None:
     """No content, blank content and reasoning alone all fail, and say which it was."""
     prompt = Translate("t", "u", to="lv")

@@ -11,6 +11,7 @@ from corpusmill.prompts.checks.answering import answer_notes
 from corpusmill.prompts.fields import (
     check_ceiling,
     check_column,
+    check_into,
     check_returns,
     check_text,
     guard,
@@ -109,7 +110,7 @@ class Answer:
             {
                 "question": asked,
                 "context": material,
-                "into": into,
+                "into": check_into("answer", into),
                 "instruction": instruction,
                 "language": tongue,
                 "wording": words,

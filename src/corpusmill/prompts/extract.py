@@ -16,6 +16,7 @@ from corpusmill.prompts.checks.wrapping import without_reasoning
 from corpusmill.prompts.fields import (
     check_ceiling,
     check_column,
+    check_into,
     check_returns,
     check_text,
     guard,
@@ -120,7 +121,7 @@ class Extract:
             self,
             {
                 "column": column,
-                "into": into,
+                "into": check_into("extract", into),
                 "schema": described,
                 "strict": strict,
                 "enforced": enforced,

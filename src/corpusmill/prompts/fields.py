@@ -45,6 +45,13 @@ def check_column(prompt: str, field: str, value: object) -> str:
     raise PromptError(f"{prompt}.{field} is {value!r}; it must name a column, such as text or doc.body")
 
 
+def check_into(prompt: str, value: object) -> str:
+    """Return the name of the new column; raise `PromptError` where it is none."""
+    if isinstance(value, str) and value.strip():
+        return value
+    raise PromptError(f"{prompt}.into is {value!r}; it must name the new column")
+
+
 def check_text(prompt: str, field: str, value: object) -> str | None:
     """Return a text that says something, or None; raise `PromptError` for anything else."""
     if value is None:

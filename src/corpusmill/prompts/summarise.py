@@ -10,6 +10,7 @@ from corpusmill.prompts.checks.summary import summary_notes
 from corpusmill.prompts.fields import (
     check_ceiling,
     check_column,
+    check_into,
     check_returns,
     check_text,
     guard,
@@ -95,7 +96,7 @@ class Summarise:
             self,
             {
                 "column": column,
-                "into": into,
+                "into": check_into("summarise", into),
                 "instruction": instruction,
                 "language": tongue,
                 "length": extent,

@@ -10,6 +10,7 @@ from corpusmill.prompts.examples import read_examples
 from corpusmill.prompts.fields import (
     check_ceiling,
     check_column,
+    check_into,
     check_returns,
     check_text,
     guard,
@@ -115,7 +116,7 @@ class Translate:
             self,
             {
                 "column": column,
-                "into": into,
+                "into": check_into("translate", into),
                 "to": target,
                 "from_": source,
                 "glossary": terms,
