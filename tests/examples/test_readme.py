@@ -1,0 +1,134 @@
+"""Every command and every snippet of the README runs, and every file that it names is there."""
+
+from __future__ import annotations
+
+import os
+import pydoc_data.topics
+import re
+import shlex
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import corpusmill
+from corpusmill.testing import FakeEndpoint
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text("utf-8")
+
+AS_TESTED_ELSEWHERE = {"make demo", "make test"}
+"""`.ci/run` runs these two."""
+
+
+def blocks(language: str) -> list[str]:
+    """Give the README's fenced blocks of a language, in order."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+
+
+def commands() -> list[str]:
+    """Give the shell commands of the README, comments taken off and continued lines joined."""
+    lines = "\n".join(blocks("sh")).replace("\\\n", " ").splitlines()
+    return [line.partition("  #")[0].partition(" # ")[0].strip() for line in lines if line.strip()]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Make an empty folder with a small corpus, as a new user would have one."""
+    texts = [text for topic in pydoc_data.topics.topics.values() for text in topic.split("\n\n")][:12]
+    table = pa.table({"id": range(12), "text": texts, "lang": ["en"] * 12})
+    pq.write_table(table, tmp_path / "corpus.parquet")
+    return tmp_path
+
+
+@pytest.fixture
+def endpoint_at_8000() -> Iterator[FakeEndpoint]:
+    """Listen where the README's job looks."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", 8000))
+        except OSError:
+            pytest.skip("port 8000, which the README names, is taken on this machine")
+    with FakeEndpoint(port=8000) as endpoint:
+        yield endpoint
+
+
+def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run a command of the README in a folder."""
+    program, *arguments = shlex.split(command)
+    assert program == "corpusmill", command
+    return subprocess.run(
+        [sys.executable, "-m", "corpusmill", *arguments],
+        cwd=folder,
+        env={**os.environ, "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+
+
+def test_the_commands_run_in_the_order_of_the_readme(folder: Path, endpoint_at_8000: FakeEndpoint) -> None:
+    """The job file is taken from the README; each command ends with 0, and the run asks each row once."""
+    (job,) = blocks("yaml")
+    (folder / "job.yaml").write_text(job, "utf-8")
+    tried = []
+    for command in commands():
+        if command in AS_TESTED_ELSEWHERE or command == "corpusmill fake-endpoint":
+            continue
+        done = run(command, folder)
+        assert done.returncode == 0, f"{command}: {done.stderr}"
+        tried.append(command.split()[1])
+    assert {"plan", "run", "report", "failures", "store", "translate"} <= set(tried)
+    assert corpusmill.read(folder / "out").count_rows() == 12
+    assert corpusmill.read(folder / "translated").count_rows() == 12
+    assert endpoint_at_8000.stats().computed_again == 0
+
+
+def test_the_fake_endpoint_listens_where_the_readme_says() -> None:
+    """The command without options is the one that the job's URL belongs to."""
+    help_text = " ".join(run("corpusmill fake-endpoint --help", ROOT).stdout.split())
+    assert "[default: 8000" in help_text
+    assert "http://127.0.0.1:8000/v1" in blocks("yaml")[0]
+
+
+def test_the_lines_of_python_run(
+    folder: Path,
+    fake_endpoint: FakeEndpoint,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The snippet runs as it stands, but for the address of SambaNova Cloud."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("SAMBANOVA_API_KEY", "sk-readme")
+    (snippet,) = blocks("python")
+    asked = 'corpusmill.SambaNova("gpt-oss-120b"'
+    assert asked in snippet
+    exec(snippet.replace(asked, f"{asked}, base_url={fake_endpoint.base_url!r}"), {})  # noqa: S102 - our own README
+    assert "{'completed': 12}" in capsys.readouterr().out
+
+
+def test_the_lines_of_python_are_eight_or_fewer_statements_long() -> None:
+    """The heading says eight lines; an import and a blank line aside, that is what they are."""
+    assert len([line for line in blocks("python")[0].splitlines() if line.strip()]) <= 8
+
+
+@pytest.mark.parametrize("target", sorted(set(re.findall(r"\]\(([^)#:]+)\)", README))))
+def test_what_the_readme_links_to_is_there(target: str) -> None:
+    """No link leads nowhere."""
+    assert (ROOT / target).exists()
+
+
+@pytest.mark.parametrize("path", sorted(set(re.findall(r"`(tests/[\w/.]+)`", README))))
+def test_the_tests_that_the_readme_names_are_there(path: str) -> None:
+    """Each promise names tests that exist."""
+    assert (ROOT / path).exists()
