@@ -26,7 +26,7 @@ from corpusmill.chat.verdict import (
     Unparsed,
     Verdict,
 )
-from corpusmill.errors import BudgetUsedUpError, ComeBackLaterError
+from corpusmill.errors import BudgetUsedUpError, ComeBackLaterError, RunEndedError
 from corpusmill.exchange import read_completion
 from corpusmill.killpoints import reach
 from corpusmill.rows.judge import CUT, Answer, next_ceiling
@@ -53,6 +53,9 @@ _log = logging.getLogger("corpusmill")
 
 HELD_POLL = 0.25
 """Seconds between two looks at a key that another process is asking."""
+
+FIRST_ALONE = 1.0
+"""Seconds for which a run's first request is alone: a wrong key or model is mostly told at once."""
 
 NO_QUOTA_RESET = 3_600.0
 """Seconds that a used-up quota is remembered for when the endpoint does not say when it resets."""
@@ -133,8 +136,13 @@ class Asker:
         model: str,
         wire: Wire,
         sleep: Callable[[float], Any],
+        end: Callable[[BaseException], None],
     ) -> None:
-        """Take what a run has opened; `sleep` is how a request waits without holding anything."""
+        """Take what a run has opened, in its event loop.
+
+        `sleep` is how a request waits without holding anything; `end` is told at once what ends the run, so that
+        nothing is sent any more.
+        """
         self._client = client
         self._limiter = limiter
         self._writer = writer
@@ -145,9 +153,13 @@ class Asker:
         self._model = model
         self._wire = wire
         self._sleep = sleep
+        self._end = end
+        self._none_sent = True
+        self._heard = asyncio.Event()
         self._estimate = Estimate()
         self._probing = asyncio.Lock() if store.quota(identity) is not None else None
         self.in_the_air: set[asyncio.Task[Any]] = set()
+        self.ended = False
 
     async def ask(self, pending: Pending) -> Answer:
         """Give the answer of a request: a stored one that came meanwhile, a live one, or a failure.
@@ -222,10 +234,8 @@ class Asker:
                     return answer, attempts, seconds
                 await self._sleep(HELD_POLL)
                 continue
-            if isinstance(verdict, RunEnds):
-                raise verdict.error
-            if isinstance(verdict, ComesBackLater):
-                raise self._come_back_later(verdict)
+            if isinstance(verdict, RunEnds | ComesBackLater):
+                raise _ending(verdict)
             assert isinstance(verdict, Accepted | RowFailed), verdict
             if isinstance(verdict, RowFailed):
                 # The reason may quote the row, so it goes into the outcome and not into a log.
@@ -239,7 +249,10 @@ class Asker:
             return verdict, attempts, seconds
 
     async def _attempt(self, pending: Pending, ceiling: int | None) -> Verdict | _NotAsked:
+        if self.ended:
+            raise asyncio.CancelledError("the run is ending, and nothing is asked again")
         if self._probing is None:
+            await self._let_one_ahead()
             return await self._try_once(pending, ceiling)
         # Somebody has noted that a quota is used up. One request finds out whether it still is.
         async with self._probing:
@@ -248,6 +261,14 @@ class Asker:
                 self._probing = None
                 await asyncio.to_thread(self._store.clear_quota, self._identity)
             return verdict
+
+    async def _let_one_ahead(self) -> None:
+        """Wait for what the first request comes to, though not for long: it may be a slow one."""
+        if self._none_sent:
+            self._none_sent = False
+            asyncio.get_running_loop().call_later(FIRST_ALONE, self._heard.set)
+        else:
+            await self._heard.wait()
 
     async def _try_once(self, pending: Pending, ceiling: int | None) -> Verdict | _NotAsked:
         size = characters(pending.rendered.messages)
@@ -262,6 +283,7 @@ class Asker:
                 reach("claiming")
                 claim = await self._writer.claim(Wanted(pending.key, ceiling, pending.not_before))
                 if claim in ("held", "answered"):
+                    self._heard.set()
                     await self._give_back(pending, reserved)
                     return _NotAsked(held=claim == "held")
                 if claim == "granted_again":
@@ -270,6 +292,11 @@ class Asker:
                 verdict = await self._send(pending, ceiling)
                 self._wire.attempts += 1
                 verdict = permit.settle(verdict, _used(verdict))
+                if isinstance(verdict, RunEnds | ComesBackLater):
+                    self._end(_ending(verdict))
+                    await asyncio.to_thread(self._note_quota, verdict)
+                else:
+                    self._heard.set()
                 return await self._settle(pending, ceiling, verdict, size, reserved)
             finally:
                 self._wire.in_flight -= 1
@@ -414,20 +441,28 @@ class Asker:
         origin = "deduplicated" if entry.invocation == self._member.invocation else "cached"
         return Answer(completion=read_completion(entry.body), origin=origin)  # type: ignore[arg-type]
 
-    def _come_back_later(self, verdict: ComesBackLater) -> ComeBackLaterError:
-        resets_at = verdict.resets_at
-        until = resets_at.timestamp() if resets_at else time.time() + NO_QUOTA_RESET
-        self._store.set_quota(self._identity, resets_at=until, reason=verdict.reason)
-        when = (
-            f"it resets at {resets_at:%Y-%m-%d %H:%M:%S} UTC"
-            if resets_at
-            else "the endpoint did not say until when"
-        )
-        return ComeBackLaterError(
-            f"a quota of the endpoint is used up ({verdict.reason}); {when}. "
-            "What was answered is kept; run the same job again then",
-            resets_at=resets_at,
-        )
+    def _note_quota(self, verdict: RunEnds | ComesBackLater) -> None:
+        if isinstance(verdict, ComesBackLater):
+            resets_at = verdict.resets_at
+            until = resets_at.timestamp() if resets_at else time.time() + NO_QUOTA_RESET
+            self._store.set_quota(self._identity, resets_at=until, reason=verdict.reason)
+
+
+def _ending(verdict: RunEnds | ComesBackLater) -> RunEndedError:
+    """Give the error with which a verdict ends the run."""
+    if isinstance(verdict, RunEnds):
+        return verdict.error
+    resets_at = verdict.resets_at
+    when = (
+        f"it resets at {resets_at:%Y-%m-%d %H:%M:%S} UTC"
+        if resets_at
+        else "the endpoint did not say until when"
+    )
+    return ComeBackLaterError(
+        f"a quota of the endpoint is used up ({verdict.reason}); {when}. "
+        "What was answered is kept; run the same job again then",
+        resets_at=resets_at,
+    )
 
 
 def _used(verdict: Verdict) -> int | None:

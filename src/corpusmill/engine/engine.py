@@ -189,6 +189,7 @@ class Engine:
             model=work.endpoint.model,
             wire=self.wire,
             sleep=self._back_off,
+            end=self._end,
         )
         reader = asyncio.create_task(self._read())
         ticker = asyncio.create_task(self._tick())
@@ -232,9 +233,10 @@ class Engine:
     def _end(self, error: BaseException) -> None:
         if self._ending is None:
             self._ending = error
-            in_the_air = self._asker.in_the_air if hasattr(self, "_asker") else set()
-            for task in self._tasks - in_the_air:
-                task.cancel()
+            if hasattr(self, "_asker"):
+                self._asker.ended = True
+                for task in self._tasks - self._asker.in_the_air:
+                    task.cancel()
         assert self._over is not None
         self._over.set()
 
@@ -430,6 +432,8 @@ class Engine:
 
     async def _back_off(self, seconds: float) -> None:
         """Sleep without being counted as busy: another request takes the place."""
+        if self._ending is not None:
+            raise asyncio.CancelledError("the run is ending, and nothing is asked again")
         self._busy -= 1
         self.wire.backing_off += 1
         self._start_more()
