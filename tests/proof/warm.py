@@ -102,6 +102,8 @@ class Warm:
         """
         self._children += 1
         files = tuple(Path(self._folder.name, f"{self._children}.{name}") for name in ("out", "err"))
+        for file in files:
+            file.touch()
         answer = self.tell(
             {
                 "arguments": arguments,
