@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     from corpusmill.endpoints import Endpoint
     from corpusmill.prompts.prompt import Input, Prompt
-    from corpusmill.tables import SinkSpec, Source
+    from corpusmill.tables import Sink, SinkSpec, Source
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +143,25 @@ def check_endpoint(prompt: Prompt, endpoint: Endpoint) -> None:
         sample = prompt.render(["-"] * len(prompt.inputs))
         messages = sample.messages if isinstance(sample, Rendered) else None
     endpoint.check(prompt.parameters, messages)
+
+
+def check_apart(source: Source, sink: Sink, *, asked: object) -> None:
+    """Raise `SinkError` when the output would be written over the source, or into a folder that is read whole."""
+    target = sink.layout.target
+    for state in source.files:
+        if state.place.path == target.path or state.place.path.startswith(target.path.rstrip("/") + "/"):
+            raise SinkError(
+                f"the sink {sink.shown} is or holds {state.shown}, which is read; write the output to another place"
+            )
+    path = getattr(asked, "path", asked)
+    if isinstance(path, str | Path) and not any(mark in str(path) for mark in "*?["):
+        folder = str(path).rstrip("/") if "://" in str(path) else str(Path(path).absolute())
+        below = sink.shown if "://" in sink.shown else str(Path(sink.shown).absolute())
+        if below.startswith(folder + "/"):
+            raise SinkError(
+                f"the sink {sink.shown} lies inside the source {path}, so that the next run would read it as a part of "
+                "its source; write the output to a folder of its own"
+            )
 
 
 def check_kept(schema: pa.Schema, kept: Sequence[str] | None) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from corpusmill.engine.tally import Ledger
 from corpusmill.errors import RunEndedError, TooManyFailuresError, UsageError
 from corpusmill.killpoints import reach
 from corpusmill.page import render
-from corpusmill.plan import make_plan, throwaway_key
+from corpusmill.plan import check_apart, make_plan, throwaway_key
 from corpusmill.policy import Budget, FailurePolicy, Limits, RetryPolicy
 from corpusmill.report import PromptReport, RunReport, summary
 from corpusmill.rows.render import Renderer
@@ -129,6 +129,7 @@ def enrich(
         sink=target.spec,
     )
     check_storable(plan.schema)
+    check_apart(opened, target, asked=source)
     conduct.check()
 
     def is_done() -> bool:

@@ -1,0 +1,145 @@
+"""What is refused before anything is sent: the message names the thing and says what to do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from corpusmill import Ask, Capabilities, OpenAICompatible, SinkSpec, Translate, enrich
+from corpusmill.errors import PromptError, SinkError, UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from corpusmill.testing import FakeEndpoint
+
+TABLE = pa.table(
+    {
+        "id": [1, 2],
+        "text": ["a", "b"],
+        "doc": pa.array([{"body": "x"}, None], pa.struct([("body", pa.string())])),
+        "Name": ["p", "q"],
+    }
+)
+ASK = Ask("Say something about {text}", into="out")
+
+
+def attempt(
+    tmp_path: Path, endpoint: FakeEndpoint, *prompts: Any, table: pa.Table = TABLE, **options: Any
+) -> None:
+    """Try to enrich the table; whatever happens, the endpoint must not hear of it."""
+    where = OpenAICompatible(endpoint.base_url, "any", capabilities=options.pop("capabilities", None))
+    sink = options.pop("sink", tmp_path / "out")
+    try:
+        enrich(table, sink, *prompts, endpoint=where, store=f"sqlite:///{tmp_path / 'store.db'}", **options)
+    finally:
+        assert endpoint.stats().requests == 0
+
+
+@pytest.mark.parametrize(
+    ("prompt", "message"),
+    [
+        (Ask("{texts}", into="out"), r"names 'texts'.*'text'"),
+        (Ask("{doc.bodi}", into="out"), r"names 'doc.bodi'.*'doc.body'"),
+        (Ask("{id}", into="out"), r"takes text from 'id', whose type is int64; cast"),
+        (Ask("{doc}", into="out"), r"takes text from 'doc'"),
+        (Ask("{text}", into="text"), r"the new column 'text' exists already"),
+        (Ask("{text}", into="name"), r"'name' differs only by case from 'Name'"),
+        (Ask("{text}", into=" "), r"is blank"),
+        (Ask("{text}", into="out", returns={"reasoning": "out_outcome"}), r"'out_outcome' exists already"),
+        (Ask("{text}", into="out", temperature=2.5), r"temperature.*2\.5"),
+        (Ask("{text}", into="out", n=9), r"\bn\b.*9"),
+        (Ask("{text}", into="out", top_logprobs=3), r"logprobs"),
+        (Ask("{text}", into="out", response_format={"type": "text"}), r"response_format"),
+        (Ask("{text}", into="out", response_format={"type": "json_object"}), r"the word JSON"),
+    ],
+)
+def test_a_prompt_that_does_not_fit_is_refused(
+    tmp_path: Path, fake_endpoint: FakeEndpoint, prompt: Ask, message: str
+) -> None:
+    """Unknown columns, wrong types, clashing names and parameters out of range cost nothing."""
+    with pytest.raises(PromptError, match=message):
+        attempt(tmp_path, fake_endpoint, prompt)
+
+
+def test_two_prompts_may_not_fill_one_column(tmp_path: Path, fake_endpoint: FakeEndpoint) -> None:
+    """The second prompt is named, and so is the clash."""
+    with pytest.raises(PromptError, match="'OUT' differs only by case from 'out', a new column of this run"):
+        attempt(tmp_path, fake_endpoint, ASK, Ask("{text}", into="OUT"))
+
+
+@pytest.mark.parametrize(
+    ("prompt", "capabilities", "message"),
+    [
+        (
+            Ask(messages=[{"role": "user", "content": [{"image": {"column": "photo"}}]}], into="out"),
+            Capabilities(images=False),
+            "sends image parts",
+        ),
+        (Translate("text", "out", to="el"), Capabilities(languages=frozenset({"lv", "en"})), "'el'.*en, lv"),
+        (Ask("{text}", into="out", n=2), Capabilities(n=1), r"\bn\b"),
+        (Ask("{text}", into="out", logprobs=True), Capabilities(logprobs=False), "logprobs"),
+        (
+            Ask("{text}", into="out", tools=[{"type": "function", "function": {"name": "f"}}]),
+            Capabilities(tools=False),
+            "tools",
+        ),
+    ],
+)
+def test_what_the_endpoint_cannot_do_is_refused(
+    tmp_path: Path, fake_endpoint: FakeEndpoint, prompt: Any, capabilities: Capabilities, message: str
+) -> None:
+    """Parts, languages, choices, probabilities and tools, by what the endpoint says of itself."""
+    table = TABLE.append_column("photo", pa.array([b"\x89PNG\r\n\x1a\n", None]))
+    with pytest.raises(PromptError, match=message):
+        attempt(tmp_path, fake_endpoint, prompt, table=table, capabilities=capabilities)
+
+
+def test_unknown_columns_of_the_sink_are_refused(tmp_path: Path, fake_endpoint: FakeEndpoint) -> None:
+    """The message lists what there is."""
+    with pytest.raises(SinkError, match=r"'ident'.*it has id, text"):
+        attempt(tmp_path, fake_endpoint, ASK, sink=SinkSpec(path=tmp_path / "out", columns=["ident"]))
+
+
+@pytest.mark.parametrize("type_", [pa.month_day_nano_interval(), pa.struct([])])
+def test_types_that_parquet_cannot_hold_are_refused(
+    tmp_path: Path, fake_endpoint: FakeEndpoint, type_: pa.DataType
+) -> None:
+    """Before spending, not when the first part is written."""
+    table = pa.table({"text": ["a"], "odd": pa.array([None], type_)})
+    with pytest.raises(UsageError, match="'odd'"):
+        attempt(tmp_path, fake_endpoint, ASK, table=table)
+
+
+@pytest.mark.parametrize("below", ["data/out", "data", "data/a.parquet"])
+def test_a_sink_inside_its_source_is_refused(tmp_path: Path, fake_endpoint: FakeEndpoint, below: str) -> None:
+    """Otherwise the next run would read the output of this one."""
+    (tmp_path / "data").mkdir()
+    pq.write_table(TABLE, tmp_path / "data" / "a.parquet")
+    with pytest.raises(SinkError, match=r"another place|a folder of its own"):
+        enrich(
+            tmp_path / "data",
+            tmp_path / below,
+            ASK,
+            endpoint=OpenAICompatible(fake_endpoint.base_url, "any"),
+            store=f"sqlite:///{tmp_path / 'store.db'}",
+        )
+    assert fake_endpoint.stats().requests == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"mode": "write-only"}, "'write-only'; known are"),
+        ({"refresh": ["failed"]}, "must be 'refresh'"),
+    ],
+)
+def test_a_mode_that_makes_no_sense_is_refused(
+    tmp_path: Path, fake_endpoint: FakeEndpoint, options: dict[str, Any], message: str
+) -> None:
+    """Modes are named."""
+    with pytest.raises(UsageError, match=message):
+        attempt(tmp_path, fake_endpoint, ASK, **options)
