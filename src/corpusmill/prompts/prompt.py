@@ -10,14 +10,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 import msgspec
+from corpusmill.outcome import Status
+from corpusmill.exchange import Message
+from collections.abc import Mapping, Sequence
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
     import pyarrow as pa
 
-    from corpusmill.exchange import Completion, Message
-    from corpusmill.outcome import Status
+    from corpusmill.exchange import Completion
 
 InputKind = Literal["text", "binary", "json"]
 
