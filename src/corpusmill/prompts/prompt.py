@@ -6,16 +6,16 @@ The rows themselves are handled by `corpusmill.rows`, which feeds the values of 
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 import msgspec
-from corpusmill.outcome import Status
+
 from corpusmill.exchange import Message
-from collections.abc import Mapping, Sequence
+from corpusmill.outcome import Status
 
 if TYPE_CHECKING:
-
     import pyarrow as pa
 
     from corpusmill.exchange import Completion
