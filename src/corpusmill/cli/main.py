@@ -49,6 +49,11 @@ class LazyGroup(click.Group):
 
 _HOME = {
     "run": "corpusmill.cli.run:run_command",
+    "plan": "corpusmill.cli.plan:plan_command",
+    "translate": "corpusmill.cli.oneliners:translate_command",
+    "summarise": "corpusmill.cli.oneliners:summarise_command",
+    "report": "corpusmill.cli.report:report_command",
+    "failures": "corpusmill.cli.report:failures_command",
     "schema": "corpusmill.cli.run:schema_command",
     "store": "corpusmill.cli.store:store_group",
     "fake-endpoint": "corpusmill.testing.command:fake_endpoint_command",

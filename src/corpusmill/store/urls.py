@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import unquote, urlsplit
 
@@ -32,13 +33,18 @@ def open_store(url: str, *, read_only: bool = False) -> SQLiteStore:
 
     Raises `UsageError` for any other URL, `StoreError` when the store cannot be used.
     """
+    return SQLiteStore(store_path(url), read_only=read_only)
+
+
+def store_path(url: str) -> Path:
+    """Give the file of the store at a URL. Raises `UsageError` for a URL of no store."""
     parts = urlsplit(url)
     extras = parts.netloc or parts.query or parts.fragment
     if parts.scheme != "sqlite" or extras or not parts.path.strip("/"):
         raise UsageError(
             f"store is {shown(url)!r}; it must be sqlite:///relative/path or sqlite:////absolute/path"
         )
-    return SQLiteStore(unquote(parts.path[1:]), read_only=read_only)
+    return Path(unquote(parts.path[1:]))
 
 
 def shown(url: str) -> str:

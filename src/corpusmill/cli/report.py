@@ -1,0 +1,108 @@
+"""`corpusmill report` and `corpusmill failures`: what a finished run left beside its output."""
+
+from __future__ import annotations
+
+import webbrowser
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from corpusmill.cli.run import write_json
+from corpusmill.errors import SinkError, UsageError
+from corpusmill.tables import open_sink
+
+if TYPE_CHECKING:
+    from corpusmill.tables.storage import Place
+
+REPORT = "report.html"
+FAILURES = "failures.jsonl"
+
+SHOWN = 20
+"""Rows that are listed for each cause unless more are asked for."""
+
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+@click.command("report", short_help="Print where the report of an output lies, or open it.")
+@click.argument("out")
+@click.option("--open", "opens", is_flag=True, help="Open the report in the browser.")
+def report_command(out: str, *, opens: bool) -> None:
+    """Print the path of the report of the output OUT, a folder or file that a run has written."""
+    place = _sidecar(out, REPORT)
+    if place is None:
+        raise SinkError(f"{out} has no report: no run of corpusmill has finished there")
+    click.echo(place.shown)
+    if opens:
+        if not place.local:
+            raise UsageError(f"{place.shown} is not on this machine; copy it here to open it")
+        webbrowser.open(Path(place.path).absolute().as_uri())
+
+
+@click.command("failures", short_help="List the failed rows of an output by cause.")
+@click.argument("out")
+@click.option(
+    "--rows",
+    type=click.IntRange(min=0),
+    default=SHOWN,
+    show_default=True,
+    help="Rows to list for each cause.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print all failed rows as a JSON array.")
+def failures_command(out: str, *, rows: int, as_json: bool) -> None:
+    """List the failed rows of the output OUT by cause.
+
+    Where the last run committed nothing because too many rows had failed, these are the rows of that run.
+    """
+    found = failed_rows(out)
+    if as_json:
+        write_json(found)
+        return
+    if not found:
+        click.echo(f"no row of {out} failed")
+        return
+    Console().print(_table(found, rows))
+
+
+def failed_rows(out: str) -> list[dict[str, Any]]:
+    """Give the failed rows of an output, or of the run that committed nothing there; raise `SinkError` for neither.
+
+    A run that ended without a commit leaves its list beside the output; it is the younger one.
+    """
+    place = open_sink(out).layout.failures
+    if not place.is_file():
+        inside = _sidecar(out, FAILURES)
+        if inside is None:
+            if open_sink(out).manifest() is None:
+                raise SinkError(f"{out} has no list of failures: no run of corpusmill has finished there")
+            return []
+        place = inside
+    return [_decode(line) for line in place.read_bytes().splitlines() if line.strip()]
+
+
+def _sidecar(out: str, name: str) -> Place | None:
+    place = open_sink(out).layout.sidecars / name
+    return place if place.is_file() else None
+
+
+def _table(found: list[dict[str, Any]], most: int) -> Table:
+    causes: Counter[tuple[str, str, str]] = Counter()
+    rows: dict[tuple[str, str, str], list[int]] = {}
+    for failure in found:
+        cause = (str(failure["into"]), str(failure["status"]), str(failure["error"] or ""))
+        causes[cause] += 1
+        listed = rows.setdefault(cause, [])
+        if len(listed) < most:
+            listed.append(failure["row"])
+    table = Table(title=f"{len(found):,} failed rows", title_justify="left", show_lines=True)
+    for name in ("column", "outcome", "cause", "rows", "which"):
+        table.add_column(name, justify="right" if name == "rows" else "left", overflow="fold")
+    for cause, count in causes.most_common():
+        which = ", ".join(f"{row}" for row in rows[cause]) + (", …" if count > most else "")
+        table.add_row(*(Text(part) for part in (*cause, f"{count:,}", which)))
+    return table
