@@ -37,7 +37,7 @@ demo: $(READY) ## a corpus through the local fake endpoint, from Parquet to Parq
 bench: $(READY) ## measure again what the README states
 	UV_PYTHON_DOWNLOADS=never UV_PROJECT_ENVIRONMENT=.venv .uv/bin/uv sync --frozen --inexact --group bench \
 		--python .uv/bin/python
-	$(BIN)/python benchmarks/run.py
+	$(BIN)/python -m benchmarks.run
 
 coverage: $(READY) ## which lines and branches the tests reach
 	$(BIN)/coverage erase

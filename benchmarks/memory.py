@@ -1,0 +1,48 @@
+"""Memory: the most that a run holds at 100,000 rows and at ten times as many.
+
+Of the larger corpus one row in ten has a text of its own, so that 100,000 rows are asked live in both and the rest is
+found in the store; `python -m benchmarks.run --only memory --full` asks each of a million.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.bench import run
+from benchmarks.child import call, peak_memory
+from benchmarks.transport import canned_server
+
+if TYPE_CHECKING:
+    from benchmarks.bench import Bench
+
+SMALL = 100_000
+TIMES = 10
+
+
+def held(*, base_url: str, corpus: str, folder: str) -> dict[str, Any]:
+    """Run, and give the most bytes that this process held."""
+    import corpusmill.run  # noqa: F401 - as before any run
+
+    imported = peak_memory()
+    report = run(corpus=corpus, sink=f"{folder}/out", store=f"{folder}/store.db", base_url=base_url)
+    return {"bytes": peak_memory(), "imported": imported, "rows": report.rows, "live": report.live}
+
+
+def measure(bench: Bench) -> dict[str, Any]:
+    """Give the peaks and their ratio."""
+    small = bench.size(SMALL, 5_000)
+    large = small * TIMES
+    distinct = large if bench.full else small
+    found = []
+    with canned_server() as url:
+        base_url = str(url).removesuffix("/chat/completions")
+        for corpus in (bench.corpus(rows=small), bench.corpus(rows=large, distinct=distinct)):
+            place = str(bench.place("memory"))
+            found.append(call("benchmarks.memory:held", base_url=base_url, corpus=str(corpus), folder=place))
+    return {
+        "rows": [each["rows"] for each in found],
+        "live": [each["live"] for each in found],
+        "bytes": [each["bytes"] for each in found],
+        "imported_bytes": found[0]["imported"],
+        "ratio": found[1]["bytes"] / found[0]["bytes"],
+    }

@@ -1,0 +1,70 @@
+"""Measure what the README states: speed, memory, descriptors.
+
+    python -m benchmarks.run [--only live replay] [--quick] [--full]
+
+Prints a table and writes `benchmarks/results.json`, from which `docs/figures.py` takes the figures of the README and
+of `docs/performance.md`. With `--only` the other results stay as they are; `--quick` writes nothing. Takes about eight
+minutes, and wants a machine that does nothing else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks import descriptors, importing, latency, live, memory, replay, skip
+from benchmarks.bench import Bench
+from benchmarks.machine import machine, stamp, versions
+from benchmarks.summary import lines
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+RESULTS = Path(__file__).with_name("results.json")
+
+MEASUREMENTS: dict[str, Callable[[Bench], dict[str, Any]]] = {
+    "importing": importing.measure,
+    "live": live.measure,
+    "replay": replay.measure,
+    "skip": skip.measure,
+    "latency": latency.measure,
+    "descriptors": descriptors.measure,
+    "memory": memory.measure,
+}
+
+
+def main() -> None:
+    """Measure, print, write."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", nargs="+", choices=MEASUREMENTS, default=list(MEASUREMENTS))
+    parser.add_argument(
+        "--quick", action="store_true", help="little work and rough figures, to see that all works"
+    )
+    parser.add_argument("--full", action="store_true", help="for memory: ask each of a million rows")
+    options = parser.parse_args()
+    before: dict[str, Any] = json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else {}
+    results = {"machine": machine(), "versions": versions(), "figures": dict(before.get("figures", {}))}
+    with tempfile.TemporaryDirectory(prefix="corpusmill-bench-") as folder:
+        bench = Bench(folder=Path(folder), quick=options.quick, full=options.full)
+        bench.texts()
+        for name in options.only:
+            taken, started = stamp(), time.perf_counter()
+            figures = MEASUREMENTS[name](bench)
+            results["figures"][name] = {**taken, **figures}
+            print(
+                f"\n{name} ({time.perf_counter() - started:.0f} s, load before {taken['load']})", flush=True
+            )
+            for label, value, target in lines(name, figures):
+                print(f"  {label:62}{value:>18}   {target}", flush=True)
+    if not options.quick:
+        RESULTS.write_text(json.dumps(results, indent=1) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    main()

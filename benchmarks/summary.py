@@ -1,0 +1,109 @@
+"""The figures of a measurement in words: what is printed after it, and what the README states."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Line = tuple[str, str, str]
+"""What was measured, the figure with its unit, and what it should be ("" where nothing is promised)."""
+
+
+def lines(name: str, figures: Mapping[str, Any]) -> list[Line]:
+    """Give the lines of one measurement."""
+    return _LINES[name](figures)
+
+
+def _live(found: Mapping[str, Any]) -> list[Line]:
+    return [
+        (
+            f"live, {found['rows']:,} rows, {found['in_flight']} in flight",
+            f"{found['rows_per_second']:,.0f} rows/s",
+            "at least 3,000",
+        ),
+        ("processor time, all threads", f"{found['cpu_us_per_row']:,.0f} µs/row", ""),
+        ("beside AsyncOpenAI and gather", f"{found['times_sdk']:.1f} times", "at least 6"),
+        ("AsyncOpenAI and gather, no store", f"{found['sdk_rows_per_second']:,.0f} rows/s", ""),
+        ("AsyncOpenAI, processor time", f"{found['sdk_cpu_us_per_row']:,.0f} µs/row", ""),
+        ("beside the bare transport", f"{found['share_of_bare']:.0%}", ""),
+        ("the bare transport", f"{found['bare_requests_per_second']:,.0f} requests/s", ""),
+    ]
+
+
+def _replay(found: Mapping[str, Any]) -> list[Line]:
+    return [
+        (
+            f"again from the store, {found['rows']:,} rows",
+            f"{found['rows_per_second']:,.0f} rows/s",
+            "at least 100,000",
+        ),
+        ("processor time, all threads", f"{found['cpu_us_per_row']:.1f} µs/row", ""),
+    ]
+
+
+def _skip(found: Mapping[str, Any]) -> list[Line]:
+    return [
+        (f"skipped run of {found['rows']:,} rows", f"{found['seconds']:.2f} s", "under 1 s"),
+        ("with the start of Python and all imports", f"{found['process_seconds']:.2f} s", ""),
+    ]
+
+
+def _latency(found: Mapping[str, Any]) -> list[Line]:
+    plain, straggling = found["plain"], found["with_stragglers"]
+    return [
+        (
+            f"{found['in_flight']:,} in flight, lognormal of mean {found['mean']:g} s, sigma {found['sigma']:g}",
+            f"{plain['share']:.1%} of Little's law",
+            "at least 95 %",
+        ),
+        ("answers", f"{plain['others_per_second']:,.0f} rows/s", ""),
+        (
+            f"with {found['stragglers']:.0%} stragglers of {found['straggler_seconds']} s",
+            f"{straggling['share']:.1%} of Little's law",
+            "",
+        ),
+        ("answers that are no stragglers", f"{straggling['others_per_second']:,.0f} rows/s", ""),
+        (
+            "their rate by the place that stragglers leave, against without",
+            f"{found['others_unchanged']:.1%}",
+            "97 % to 103 %",
+        ),
+    ]
+
+
+def _memory(found: Mapping[str, Any]) -> list[Line]:
+    small, large = found["bytes"]
+    return [
+        (f"peak memory at {found['rows'][0]:,} rows", f"{small / 1e6:.0f} MB", "under 400 MB"),
+        (f"peak memory at {found['rows'][1]:,} rows", f"{large / 1e6:.0f} MB", "under 400 MB"),
+        ("ratio", f"{found['ratio']:.2f}", "at most 1.1"),
+        ("after the imports", f"{found['imported_bytes'] / 1e6:.0f} MB", ""),
+    ]
+
+
+def _descriptors(found: Mapping[str, Any]) -> list[Line]:
+    return [
+        (f"descriptors in the first half of {found['calls']:,} calls", f"{found['first_half']}", ""),
+        ("descriptors in the second half", f"{found['second_half']}", "no more"),
+        ("left open", f"{found['left_open']}", "0"),
+    ]
+
+
+def _importing(found: Mapping[str, Any]) -> list[Line]:
+    return [
+        ("import corpusmill", f"{found['package_seconds']:.3f} s", "under 0.2 s"),
+        ("with all that a run needs", f"{found['run_seconds']:.2f} s", ""),
+    ]
+
+
+_LINES = {
+    "live": _live,
+    "replay": _replay,
+    "skip": _skip,
+    "latency": _latency,
+    "memory": _memory,
+    "descriptors": _descriptors,
+    "importing": _importing,
+}
