@@ -73,7 +73,7 @@ def grow(*, texts: str, path: str, rows: int, distinct: int) -> None:
     Row r has the text that row r + `distinct` has, so that equal texts are far apart.
     """
     kept = pq.read_table(texts).column("text").to_pylist()
-    schema = pa.schema([pa.field("id", pa.int64()), pa.field("text", pa.string())])
+    schema = pa.schema({"id": pa.int64(), "text": pa.string()})
     with pq.ParquetWriter(path, schema) as writer:
         for start in range(0, rows, GROUP):
             numbers = range(start, min(start + GROUP, rows))
