@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import pytest
 from tests.proof.material import ASK, QUICK, answer_to, digest_of, endpoint_at, rows_of, store_in, table
@@ -141,12 +142,15 @@ def test_a_run_with_failed_rows_is_rebuilt_and_only_those_are_asked(tmp_path: Pa
         assert endpoint.stats(details=False).computed == 50
 
 
-def test_at_a_rate_far_below_the_number_of_rows_every_row_is_right(tmp_path: Path) -> None:
-    """A rate limit is never fatal to a row: each refused request waits its turn."""
-    limits = RateLimits(requests_per_minute=3_000, burst=10)
+@pytest.mark.parametrize("window", ["bucket", "fixed"])
+def test_at_a_rate_far_below_the_number_of_rows_every_row_is_right(
+    tmp_path: Path, window: Literal["bucket", "fixed"]
+) -> None:
+    """The limits that a server states are kept to: hardly a request is refused, and no row is lost."""
+    limits = RateLimits(requests_per_minute=25, window=window, minute_seconds=0.5)
     with FakeEndpoint(limits=limits) as endpoint:
         report = corpusmill.enrich(
-            table(50),
+            table(80),
             tmp_path / "out",
             ASK,
             endpoint=endpoint_at(endpoint),
@@ -154,8 +158,26 @@ def test_at_a_rate_far_below_the_number_of_rows_every_row_is_right(tmp_path: Pat
             limits=corpusmill.Limits(concurrency=32),
             retry=corpusmill.RetryPolicy(attempts=1),
         )
-    assert report.rate_limited > 0
-    assert report.outcomes == {"completed": 50}
+        assert endpoint.stats(details=False).computed == 80
+    assert report.outcomes == {"completed": 80}
+    assert all(row["topic"] == answer_to(row["text"]) for row in rows_of(tmp_path / "out"))
+
+
+def test_a_server_that_only_says_too_fast_loses_no_row(tmp_path: Path) -> None:
+    """A refusal is never fatal to a row and uses up no attempt: each waits its turn."""
+    number = itertools.count()
+    with FakeEndpoint() as endpoint:
+        endpoint.script(lambda _request, _attempt: "429_bare" if next(number) % 3 == 0 else None)
+        report = corpusmill.enrich(
+            table(60),
+            tmp_path / "out",
+            ASK,
+            endpoint=endpoint_at(endpoint),
+            store=store_in(tmp_path),
+            retry=corpusmill.RetryPolicy(attempts=1, backoff=0.01, backoff_max=0.02),
+        )
+    assert report.rate_limited >= 20
+    assert report.outcomes == {"completed": 60}
     assert all(row["topic"] == answer_to(row["text"]) for row in rows_of(tmp_path / "out"))
 
 
