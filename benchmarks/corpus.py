@@ -15,7 +15,7 @@ import random
 import sysconfig
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -73,7 +73,8 @@ def grow(*, texts: str, path: str, rows: int, distinct: int) -> None:
     Row r has the text that row r + `distinct` has, so that equal texts are far apart.
     """
     kept = pq.read_table(texts).column("text").to_pylist()
-    schema = pa.schema({"id": pa.int64(), "text": pa.string()})
+    fields: list[pa.Field[Any]] = [pa.field("id", pa.int64()), pa.field("text", pa.string())]
+    schema = pa.schema(fields)
     with pq.ParquetWriter(path, schema) as writer:
         for start in range(0, rows, GROUP):
             numbers = range(start, min(start + GROUP, rows))
