@@ -79,3 +79,12 @@ def test_informative_refusals_are_answers(checks: ModuleType) -> None:
 def test_honest_answers_to_texts_that_decline_are_no_refusals(checks: ModuleType) -> None:
     """A text may be an apology, and so its translation is one."""
     assert checks.refused_lookalikes() == []
+
+
+def test_the_documentation_states_what_is_measured(
+    checks: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The table of `docs/checks.md` is what the command prints."""
+    checks.main([])
+    page = (Path(__file__).parents[2] / "docs" / "checks.md").read_text("utf-8")
+    assert page.partition("```text\n")[2].partition("\n```")[0] == capsys.readouterr().out.rstrip()
