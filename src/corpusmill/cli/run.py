@@ -51,8 +51,14 @@ def run_command(job: str, *, limit: int | None, overwrite: bool, as_json: bool, 
 
 
 @click.command("schema", short_help="Print the JSON schema of a job file.")
-def schema_command() -> None:
+@click.option("--markdown", is_flag=True, help="Print the reference of the job file instead, as Markdown.")
+def schema_command(*, markdown: bool) -> None:
     """Print the JSON schema of a job file, for editors and checks."""
+    if markdown:
+        from corpusmill.job.reference import reference
+
+        click.echo(reference(job_schema()), nl=False)
+        return
     write_json(job_schema())
 
 

@@ -80,28 +80,38 @@ class SinkModel(Model):
 class OpenAICompatibleModel(Model):
     """Any server that speaks the chat-completions protocol."""
 
-    base_url: Text
-    model: Text
+    base_url: Text = Field(description="such as http://127.0.0.1:8000/v1")
+    model: Text = Field(description="the model's name at the endpoint")
     api_key: Text | None = Field(None, description="write ${NAME}, and keep the key in the environment")
     identity: Text | None = Field(None, description="which model answers, when several routes lead to it")
-    stream: bool = False
-    headers: dict[str, Text] | None = None
-    context_tokens: int | None = Field(None, ge=1)
-    ceiling_field: Literal["max_tokens", "max_completion_tokens"] | None = None
-    capabilities: dict[str, Any] | None = None
+    stream: bool = Field(default=False, description="ask for answers in pieces; the result is the same")
+    headers: dict[str, Text] | None = Field(None, description="sent with every request; shown nowhere")
+    context_tokens: int | None = Field(
+        None, ge=1, description="the size of the context, for prompt and answer together"
+    )
+    ceiling_field: Literal["max_tokens", "max_completion_tokens"] | None = Field(
+        None, description="the name under which the ceiling of an answer is sent"
+    )
+    capabilities: dict[str, Any] | None = Field(
+        None, description="what the endpoint can do, where it differs: {json_schema: false, n: 1, …}"
+    )
 
 
 class SambaNovaModel(Model):
     """SambaNova Cloud; the key is taken from SAMBANOVA_API_KEY."""
 
-    model: Text
+    model: Text = Field(description="the model's name at the endpoint")
     api_key: Text | None = Field(None, description="write ${NAME}, and keep the key in the environment")
-    base_url: Text | None = None
-    identity: Text | None = None
-    stream: bool = False
-    headers: dict[str, Text] | None = None
-    context_tokens: int | None = Field(None, ge=1)
-    capabilities: dict[str, Any] | None = None
+    base_url: Text | None = Field(None, description="that of the service by default")
+    identity: Text | None = Field(None, description="which model answers, when several routes lead to it")
+    stream: bool = Field(default=False, description="ask for answers in pieces; the result is the same")
+    headers: dict[str, Text] | None = Field(None, description="sent with every request; shown nowhere")
+    context_tokens: int | None = Field(
+        None, ge=1, description="the size of the context, for prompt and answer together"
+    )
+    capabilities: dict[str, Any] | None = Field(
+        None, description="what the endpoint can do, where it differs: {json_schema: false, n: 1, …}"
+    )
 
 
 class EndpointModel(Model):
@@ -117,7 +127,7 @@ Mode = Literal["read-write", "read-only", "replay", "refresh", "off"]
 class StoreModel(Model):
     """Where answers are kept, and how they are used."""
 
-    url: Text = DEFAULT_STORE
+    url: Text = Field(DEFAULT_STORE, description="sqlite:///relative/path or sqlite:////absolute/path")
     mode: Mode = Field(
         "read-write",
         description=(
@@ -133,39 +143,52 @@ class StoreModel(Model):
 class LimitsModel(Model):
     """How fast the endpoint may be asked."""
 
-    concurrency: int = Field(64, ge=1)
-    requests_per_minute: float | None = Field(None, gt=0)
-    tokens_per_minute: float | None = Field(None, gt=0)
+    concurrency: int = Field(64, ge=1, description="the most requests that are out at once")
+    requests_per_minute: float | None = Field(None, gt=0, description="by default what the endpoint says")
+    tokens_per_minute: float | None = Field(
+        None, gt=0, description="prompt and answer together; by default what the endpoint says"
+    )
     patience: Seconds = Field(600.0, description="how long the endpoint may be down before the run ends")
-    connect_timeout: Seconds = 10.0
-    read_timeout: Seconds = 600.0
+    connect_timeout: Seconds = Field(10.0, description="how long a connection may take to open")
+    read_timeout: Seconds = Field(600.0, description="how long an endpoint may say nothing at all")
 
 
 class RetryModel(Model):
     """How failures of one row are met."""
 
-    attempts: int = Field(8, ge=1)
-    deadline: Seconds = 900.0
-    backoff: Seconds = 0.5
-    backoff_max: Seconds = 60.0
+    attempts: int = Field(
+        8, ge=1, description="failures after which a row is given up; rate limits do not count"
+    )
+    deadline: Seconds = Field(
+        900.0, description="for the attempts of a row and the waits between them, not its waits for limits"
+    )
+    backoff: Seconds = Field(
+        0.5, description="the first wait, which doubles, unless the endpoint says how long"
+    )
+    backoff_max: Seconds = Field(60.0, description="the longest wait of our own")
 
 
 class FailuresModel(Model):
     """How many rows may fail before nothing is committed."""
 
-    max_failed: float = Field(0.05, ge=0, le=1)
-    statuses: list[Text] = Field(default_factory=lambda: ["failed", "invalid"])
+    max_failed: float = Field(
+        0.05, ge=0, le=1, description="a share of the rows that are not blank, by prompt"
+    )
+    statuses: list[Text] = Field(
+        default_factory=lambda: ["failed", "invalid"],
+        description="the outcomes that count as failed; failed and invalid by default",
+    )
 
 
 class BudgetModel(Model):
     """The most that a run may spend, over all its shards and retries."""
 
-    tokens: int | None = Field(None, gt=0)
-    usd: float | None = Field(None, gt=0)
+    tokens: int | None = Field(None, gt=0, description="prompt and answer together")
+    usd: float | None = Field(None, gt=0, description="US dollars; needs prices")
 
 
 class PricesModel(Model):
     """US dollars for a million tokens."""
 
-    prompt: float = Field(ge=0)
-    completion: float = Field(ge=0)
+    prompt: float = Field(ge=0, description="for what is sent")
+    completion: float = Field(ge=0, description="for what is answered")

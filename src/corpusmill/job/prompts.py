@@ -23,26 +23,42 @@ Returns = Annotated[
 class SamplingModel(Model):
     """Parameters of the request that any prompt may set; ranges are those of the endpoint."""
 
-    temperature: float | None = None
-    top_p: float | None = None
-    top_k: int | None = None
-    presence_penalty: float | None = None
-    frequency_penalty: float | None = None
-    do_sample: bool | None = None
-    stop: Text | list[Text] | None = None
-    response_format: dict[str, Any] | None = None
-    reasoning_effort: Text | None = None
-    tool_choice: Text | dict[str, Any] | None = None
-    parallel_tool_calls: bool | None = None
+    temperature: float | None = Field(
+        None, description="0 picks the likeliest token each time; `ask` alone sends none unless it is set"
+    )
+    top_p: float | None = Field(
+        None, description="nucleus sampling: the share of probability that tokens are drawn from"
+    )
+    top_k: int | None = Field(None, description="how many of the likeliest tokens are drawn from")
+    presence_penalty: float | None = Field(
+        None, description="against tokens that have come already; ignored by SambaNova"
+    )
+    frequency_penalty: float | None = Field(
+        None, description="against tokens that have come often; ignored by SambaNova"
+    )
+    do_sample: bool | None = Field(None, description="whether tokens are drawn at all")
+    stop: Text | list[Text] | None = Field(None, description="texts at which the answer ends")
+    response_format: dict[str, Any] | None = Field(
+        None, description="the form of the answer, as the endpoint takes it; `extract` makes its own"
+    )
+    reasoning_effort: Text | None = Field(None, description="how much a reasoning model thinks first")
+    tool_choice: Text | dict[str, Any] | None = Field(None, description="which tool is called")
+    parallel_tool_calls: bool | None = Field(None, description="whether several tools may be called at once")
     tools: list[dict[str, Any]] | dict[str, Any] | None = Field(
         None, description="a list of tools, or {column: name} for a column that holds it"
     )
-    chat_template_kwargs: dict[str, Any] | None = None
-    logprobs: bool | None = None
-    top_logprobs: int | None = None
-    n: int | None = None
-    logit_bias: dict[str, float] | None = None
-    seed: int | None = None
+    chat_template_kwargs: dict[str, Any] | None = Field(
+        None, description="variables of the model's chat template"
+    )
+    logprobs: bool | None = Field(None, description="return the probabilities of tokens; see `returns`")
+    top_logprobs: int | None = Field(
+        None, description="how many alternatives of each token are returned with them"
+    )
+    n: int | None = Field(None, description="how many answers to draw; the column takes the first")
+    logit_bias: dict[str, float] | None = Field(
+        None, description="what is added to the scores of tokens, by their number"
+    )
+    seed: int | None = Field(None, description="where drawing begins, for endpoints that take it")
     extra: dict[str, Any] | None = Field(None, description="further request fields, sent as they are")
     max_tokens: int | None = Field(None, description="a cap on the answer; what reaches it is truncated")
     escalate_to: int | None = Field(None, description="how far max_tokens may be raised for a cut answer")
@@ -78,7 +94,7 @@ class WordedModel(SamplingModel):
 class TranslateModel(WordedModel):
     """A translation, line by line and term by term as the text has it."""
 
-    column: Text = Field(description="the column of texts")
+    column: Text = Field(description="the column of texts, such as text or doc.body")
     to: Text = Field(description="target language, a code or an English name")
     from_: Text | None = Field(
         None, alias="from", description="source language; the model finds it out by default"
@@ -95,7 +111,7 @@ class TranslateModel(WordedModel):
 class SummariseModel(WordedModel):
     """A summary, in the language of the text unless told otherwise."""
 
-    column: Text = Field(description="the column of texts")
+    column: Text = Field(description="the column of texts, such as text or doc.body")
     length: int | Text | None = Field(
         None, union_mode="left_to_right", description="the most words, or a text such as three sentences"
     )
@@ -119,7 +135,7 @@ class AnswerModel(WordedModel):
 class ExtractModel(WordedModel):
     """Typed data out of a text; what does not fit the schema is invalid."""
 
-    column: Text = Field(description="the column of texts")
+    column: Text = Field(description="the column of texts, such as text or doc.body")
     schema_: Text | dict[str, Any] = Field(
         alias="schema", description="a JSON schema, or the path of a file that holds one"
     )

@@ -1,0 +1,45 @@
+"""The reference of the job file: complete, and the one that lies in the documentation."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from corpusmill.cli import main
+from corpusmill.job import job_schema, parse_job
+from corpusmill.job.reference import INTRODUCTION, reference
+
+if TYPE_CHECKING:
+    import pytest
+
+PAGE = Path(__file__).parents[2] / "docs" / "job-file.md"
+
+
+def test_the_page_of_the_documentation_is_current() -> None:
+    """It is what the schema gives now: `corpusmill schema --markdown > docs/job-file.md` writes it again."""
+    assert PAGE.read_text("utf-8") == reference(job_schema())
+
+
+def test_every_key_of_the_schema_is_told_with_its_meaning() -> None:
+    """Each key of each model has a row, and no row is without a meaning."""
+    page = reference(job_schema())
+    keys = {key for model in job_schema()["$defs"].values() for key in model.get("properties", ())}
+    rows = re.findall(r"^\| `(\w+)` \|.*\| ?(.*?) \|$", page, re.MULTILINE)
+    told = {key for key, _ in rows} | set(
+        re.findall(r"`(\w+)`", " ".join(re.findall(r"^Keys: .*$", page, re.MULTILINE)))
+    )
+    assert keys <= told
+    assert [key for key, meaning in rows if not meaning.strip()] == []
+
+
+def test_the_example_of_the_page_is_a_job() -> None:
+    """What a reader copies can be read."""
+    (example,) = re.findall(r"```yaml\n(.*?)```", INTRODUCTION, re.DOTALL)
+    assert parse_job(example, environment={}).prompts[0].into == "text_lv"
+
+
+def test_the_command_prints_the_page(capsys: pytest.CaptureFixture[str]) -> None:
+    """`corpusmill schema --markdown` is how the page is made."""
+    assert main(["schema", "--markdown"]) == 0
+    assert capsys.readouterr().out == PAGE.read_text("utf-8")
