@@ -1,0 +1,228 @@
+"""The run of an enriched asset: partition by partition through `enrich`, and what Dagster is told of it.
+
+A partition that is done is told of at once, so that it stays done whatever becomes of those after it. An error that
+concerns one partition's own rows lets the others go on; any other ends the step. A time-out or a termination goes
+through `enrich`, which keeps what is paid for, and on upwards as it is.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import dagster as dg
+
+from corpusmill.dagster.failures import RESETS_AT, WAITS_FOR, as_failure, is_of_one_partition, verdict_on
+from corpusmill.dagster.metadata import data_version, materialisation_metadata
+from corpusmill.dagster.partitions import keys_of
+from corpusmill.dagster.quality import judged, schema_differences, tally
+from corpusmill.errors import CorpusmillError
+from corpusmill.run import enrich
+from corpusmill.tables import open_sink, read
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from corpusmill.dagster.blueprint import Blueprint
+    from corpusmill.dagster.quality import Rule, Tally
+    from corpusmill.engine.engine import Progress
+    from corpusmill.tables import Manifest
+
+PROGRESS_SECONDS = 30.0
+"""How often a run says in its log how far it is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """One partition (or the whole asset) that is done."""
+
+    metadata: Mapping[str, Any]
+    version: dg.DataVersion
+    tallies: Sequence[Tally]
+    differences: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Execution:
+    """One step of one asset."""
+
+    context: dg.AssetExecutionContext
+    blueprint: Blueprint
+    spec: dg.AssetSpec
+    source_key: dg.AssetKey
+    rules: Mapping[str, Rule]
+    preview_rows: int
+    overwrite: bool
+
+    def events(self) -> Iterator[Any]:
+        """Do the work, and yield what the step yields; raise what it raises."""
+        if not self.blueprint.dimensions:
+            yield self._result(self._attempt(None))
+            return
+        partitions = list(self.context.partition_keys)
+        if len(partitions) == 1:
+            yield self._result(self._attempt(partitions[0]))
+        else:
+            yield from self._several(partitions)
+
+    def _result(self, finished: Finished) -> dg.MaterializeResult[Any]:
+        return dg.MaterializeResult(
+            asset_key=self.spec.key,
+            metadata=finished.metadata,
+            data_version=finished.version,
+            check_results=judged(self.rules, finished.tallies, finished.differences, self.spec.key),
+        )
+
+    def _several(self, partitions: Sequence[str]) -> Iterator[Any]:
+        done: dict[str, Finished] = {}
+        failed: dict[str, CorpusmillError] = {}
+        for partition in partitions:
+            try:
+                done[partition] = self._one(partition)
+            except CorpusmillError as error:
+                if not is_of_one_partition(error):
+                    self._give_up(error)
+                failed[partition] = error
+                self.context.log.error("%s: %s", partition, error)  # noqa: TRY400 - it says what to do
+                continue
+            self._tell(partition, done[partition])
+        if failed:
+            raise self._failure(failed, len(partitions))
+        if self._others_follow():
+            # Steps that follow run only when this one has an output, and with it comes an event of each partition;
+            # what is told after them counts.
+            yield dg.MaterializeResult(asset_key=self.spec.key)
+            for partition, finished in done.items():
+                self._tell(partition, finished)
+        yield from judged(
+            self.rules,
+            [each for finished in done.values() for each in finished.tallies],
+            [f"{key}: {line}" for key, finished in done.items() for line in finished.differences],
+            self.spec.key,
+        )
+
+    def _others_follow(self) -> bool:
+        chosen = self.context.run.asset_selection
+        return chosen is None or bool(set(chosen) - {self.spec.key})
+
+    def _tell(self, partition: str, finished: Finished) -> None:
+        dimensions = partition.keys_by_dimension if isinstance(partition, dg.MultiPartitionKey) else {}
+        self.context.log_event(
+            dg.AssetMaterialization(
+                self.spec.key,
+                partition=partition,
+                metadata=finished.metadata,
+                tags={
+                    "dagster/data_version": finished.version.value,
+                    "dagster/data_version_is_user_provided": "true",
+                    "dagster/code_version": self.spec.code_version or "",
+                    # By these the event is found by either of its dimensions.
+                    **{f"dagster/partition/{name}": key for name, key in dimensions.items()},
+                },
+            )
+        )
+
+    def _failure(self, failed: Mapping[str, CorpusmillError], of: int) -> dg.Failure:
+        now = dt.datetime.now(dt.UTC)
+        lines = "\n".join(f"{partition}: {error}" for partition, error in failed.items())
+        return dg.Failure(
+            description=f"{len(failed)} of {of} partitions failed; the others are done.\n{lines}",
+            metadata={"corpusmill/failed_partitions": dg.MetadataValue.json(list(failed))},
+            allow_retries=any(verdict_on(error, now=now, waits=0).again for error in failed.values()),
+        )
+
+    def _attempt(self, partition: str | None) -> Finished:
+        try:
+            return self._one(partition)
+        except CorpusmillError as error:
+            self._give_up(error)
+
+    def _give_up(self, error: CorpusmillError) -> NoReturn:
+        verdict = verdict_on(error, now=dt.datetime.now(dt.UTC), waits=self.context.retry_number)
+        if verdict.wait is not None:
+            self.context.log.warning("%s; asking again in %.0f s", error, verdict.wait)
+        if verdict.resets_at is not None:
+            self.context.instance.add_run_tags(
+                self.context.run_id, {WAITS_FOR: "quota", RESETS_AT: verdict.resets_at.isoformat()}
+            )
+        raise as_failure(error, verdict) from error
+
+    def _one(self, partition: str | None) -> Finished:
+        keys = {} if partition is None else keys_of(self.blueprint.dimensions, partition)
+        job = self.blueprint.job_for(keys, self.context.resources)
+        sink = open_sink(job.sink)
+        before = sink.manifest()
+        report = enrich(
+            job.source,
+            job.sink,
+            *job.prompts,
+            endpoint=job.endpoint,
+            store=job.store,
+            mode=job.mode,
+            refresh=job.refresh,
+            limits=job.limits,
+            retry=job.retry,
+            failures=job.failures,
+            budget=job.budget,
+            prices=job.prices,
+            telemetry=job.telemetry,
+            overwrite=self.overwrite or self._is_own(partition, before),
+            progress=self._progress(partition),
+            written_job=job.written,
+        )
+        manifest = sink.manifest()
+        assert manifest is not None
+        self.context.log.info(
+            "%s rows: %s answers asked for, %s from the store, %s shared with another row%s",
+            f"{report.rows:,}",
+            f"{report.live:,}",
+            f"{report.cached:,}",
+            f"{report.deduplicated:,}",
+            "; nothing has changed, so nothing was done" if report.skipped_run else "",
+        )
+        dataset = read(job.sink.path, partition=job.sink.partition)
+        return Finished(
+            metadata=materialisation_metadata(
+                report,
+                job=job,
+                sink=sink,
+                dataset=dataset,
+                source_key=self.source_key,
+                partitioned=partition is not None,
+                preview_rows=self.preview_rows,
+            ),
+            version=data_version(manifest),
+            tallies=tally(dataset, job.prompts) if self.rules else [],
+            differences=schema_differences(job, dataset.schema) if "schema" in self.rules else [],
+        )
+
+    def _is_own(self, partition: str | None, manifest: Manifest | None) -> bool:
+        """Whether what lies in the sink is what this asset wrote last: then new code may replace it."""
+        if manifest is None:
+            return False
+        records = self.context.instance.fetch_materializations(
+            dg.AssetRecordsFilter(
+                asset_key=self.spec.key, asset_partitions=None if partition is None else [partition]
+            ),
+            limit=1,
+        ).records
+        latest = records[0].asset_materialization if records else None
+        tags = latest.tags if latest is not None and latest.tags else {}
+        return tags.get("dagster/data_version") == data_version(manifest).value
+
+    def _progress(self, partition: str | None) -> Callable[[Progress], None]:
+        where = "" if partition is None else f"{partition}: "
+        told = time.monotonic()
+
+        def tell(progress: Progress) -> None:
+            nonlocal told
+            if time.monotonic() - told < PROGRESS_SECONDS:
+                return
+            told = time.monotonic()
+            of = "" if progress.total is None else f" of {progress.total:,}"
+            waiting = f"; {progress.waiting}" if progress.waiting else ""
+            self.context.log.info("%s%s%s rows answered%s", where, f"{progress.rows:,}", of, waiting)
+
+        return tell
