@@ -1,0 +1,152 @@
+"""From what an operator was given, its templates filled in, to the job that `enrich` runs."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from corpusmill.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from corpusmill.job import Job
+    from corpusmill.tables import SourceLike
+
+# A job is checked as a whole. What comes as an object, which no file could hold, is stood in for meanwhile.
+_STAND_INS: dict[str, Any] = {
+    "source": "object",
+    "prompts": [{"ask": {"template": "{object}", "into": "object"}}],
+    "endpoint": {"openai_compatible": {"base_url": "http://localhost/v1", "model": "object"}},
+}
+_SHORT_FORMS = {"source": "path", "sink": "path", "store": "url"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assembled:
+    """A job, and the source, which may be something that no job file can name (a table, a reader)."""
+
+    job: Job
+    source: SourceLike
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """What an operator was given.
+
+    `path` is a job file. `values` lie over it, in the words of a job file, some perhaps as objects of this package;
+    `overrides` lie over both. `parameters` fill in `${NAME}`, before the environment does. `endpoint` and `store_url`
+    come from connections.
+    """
+
+    path: str | None = None
+    values: Mapping[str, Any] = field(default_factory=dict)
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    partition: Mapping[str, str | None] | None = None
+    endpoint: Mapping[str, Any] | None = None
+    store_url: str | None = None
+
+
+def assemble(given: Given) -> Assembled:
+    """Make the job. Raises `JobError`, naming the key, for what could not be in a job file either."""
+    from corpusmill.job.job import build_job
+    from corpusmill.job.yaml_text import Document, read_yaml
+
+    name = given.path or "the task's job"
+    document = Document({}) if given.path is None else read_yaml(_text_of(given.path), name)
+    if not isinstance(document.values, dict):
+        raise UsageError(f"{name}: a job is a mapping with the keys source, sink, prompts and endpoint")
+    plain, objects = _apart(given.values)
+    values = merged(merged(_long(document.values), _long(plain)), _long(given.overrides))
+    values = _connected(values, given)
+    values.update({key: stand_in for key, stand_in in _STAND_INS.items() if key in objects})
+    parameters = {key: _as_text(value) for key, value in given.parameters.items()}
+    job = build_job(Document(values, document.lines), name=name, environment={**os.environ, **parameters})
+    shown = {key: _shown(value) for key, value in objects.items()}
+    source: SourceLike = objects.pop("source", job.source)
+    if "prompts" in objects:
+        objects["prompts"] = tuple(objects["prompts"])
+    return Assembled(job=replace(job, **objects, written={**job.written, **shown}), source=source)
+
+
+def _connected(values: dict[str, Any], given: Given) -> dict[str, Any]:
+    """Lay over what connections hold, and the partition."""
+    if given.endpoint is not None:
+        values["endpoint"] = dict(given.endpoint)
+    if given.store_url is not None:
+        values = merged(values, {"store": {"url": given.store_url}})
+    if given.partition is not None:
+        values = merged(values, {"sink": {"partition": dict(given.partition)}})
+    return values
+
+
+def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Lay one mapping over another: mappings meet key by key, everything else is replaced."""
+    result = dict(below)
+    for key, value in above.items():
+        under = result.get(key)
+        both = isinstance(value, dict) and isinstance(under, dict)
+        result[key] = merged(under, value) if both else value  # type: ignore[arg-type] # told by `both`
+    return result
+
+
+def _long(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Write out the keys that may be a mere text, so that something can be laid over one of their fields."""
+    return {
+        key: {_SHORT_FORMS[key]: value} if key in _SHORT_FORMS and isinstance(value, str) else value
+        for key, value in values.items()
+    }
+
+
+def _apart(values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Part what a job file could hold from objects of this package and of Arrow."""
+    plain: dict[str, Any] = {}
+    objects: dict[str, Any] = {}
+    for key, value in values.items():
+        if value is None:
+            continue
+        told = os.fspath(value) if isinstance(value, os.PathLike) else value
+        (plain if _is_plain(told) else objects)[key] = told
+    if "prompts" in objects and any(_is_plain(prompt) for prompt in objects["prompts"]):
+        raise UsageError("prompts holds mappings beside prompt objects; give all of them in one form")
+    return plain, objects
+
+
+def _is_plain(value: object) -> bool:
+    if isinstance(value, dict):
+        return all(isinstance(key, str) and _is_plain(item) for key, item in value.items())
+    if isinstance(value, list | tuple):
+        return all(_is_plain(item) for item in value)
+    return value is None or isinstance(value, str | int | float | bool)
+
+
+def _shown(value: object) -> object:
+    content = getattr(value, "content", None)
+    if callable(content):
+        return content()
+    if isinstance(value, list | tuple):
+        return [_shown(item) for item in value]
+    return (
+        value.path
+        if hasattr(value, "path")
+        else repr(value)
+        if hasattr(value, "__dataclass_fields__")
+        else type(value).__name__
+    )
+
+
+def _as_text(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def _text_of(path: str) -> str:
+    try:
+        return Path(path).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise UsageError(f"{path}: the job file cannot be read ({reason})") from None

@@ -1,0 +1,90 @@
+"""From a report to what Airflow keeps of it: a small manifest, the record of the report, the asset event."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from corpusmill.errors import SourceError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from corpusmill.report import RunReport
+    from corpusmill.tables import SinkSpec
+
+EXTRA = (
+    "rows",
+    "outcomes",
+    "live",
+    "cached",
+    "prompt_tokens",
+    "completion_tokens",
+    "cost",
+    "run_key",
+    "model",
+    "output",
+    "report",
+)
+
+
+def recorded(sink: SinkSpec) -> dict[str, Any] | None:
+    """Give the record of the report that lies in the sink: where it is, and what it is. None when there is none."""
+    from corpusmill.tables.reports import read_report, report_address
+
+    address = report_address(sink)
+    try:
+        _, found = read_report(address)
+    except SourceError:
+        return None
+    return {"address": address, "sha256": found}
+
+
+def manifest(report: RunReport, *, record: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Give what becomes the XCom: counts, keys and places, no text of the corpus."""
+    from corpusmill.report import summary
+
+    made = {
+        **summary(report),
+        "run_key": report.run_key,
+        "model": report.model,
+        "endpoint": report.endpoint,
+        "prompts": [
+            {"into": prompt.into, "outcomes": dict(prompt.outcomes), "errors": dict(prompt.errors)}
+            for prompt in report.prompts
+        ],
+        "report": None if record is None else record["address"],
+    }
+    cleaned: dict[str, Any] = finite(made)
+    return cleaned
+
+
+def event_extra(made: Mapping[str, Any]) -> dict[str, Any]:
+    """Give what an event on the output asset carries."""
+    return {name: made[name] for name in EXTRA}
+
+
+def key_of_partition(partition: Mapping[str, str | None]) -> str:
+    """Give the key of a partition: its value, or `name=value` joined by slashes where there are several.
+
+    The pieces of several are escaped, so that the key tells them apart whatever characters they hold.
+    """
+    if len(partition) == 1:
+        (value,) = partition.values()
+        return "__HIVE_DEFAULT_PARTITION__" if value is None else value
+    return "/".join(
+        f"{quote(name, safe='')}={'__HIVE_DEFAULT_PARTITION__' if value is None else quote(value, safe='')}"
+        for name, value in partition.items()
+    )
+
+
+def finite(value: Any) -> Any:
+    """Give the same values, with None in place of what JSON cannot hold (NaN, infinity)."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {str(key): finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(item) for item in value]
+    return value

@@ -1,0 +1,1 @@
+"""A table enriched by many tasks at once."""

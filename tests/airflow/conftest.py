@@ -1,0 +1,131 @@
+"""An Airflow of the tests' own: a home that is thrown away, a database in it, and Dags that run in this process."""
+
+from __future__ import annotations
+
+import atexit
+import importlib.util
+import json
+import os
+import shutil
+import sys
+import tempfile
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import ModuleType
+
+# Airflow reads its configuration when it is imported, and test files import it.
+HOME = Path(tempfile.mkdtemp(prefix="corpusmill-airflow-"))
+DAGS = HOME / "dags"
+EVENTS = HOME / "openlineage.jsonl"
+DAGS.mkdir()
+atexit.register(shutil.rmtree, HOME, ignore_errors=True)
+os.environ.update(
+    {
+        "AIRFLOW_HOME": str(HOME),
+        "AIRFLOW__CORE__DAGS_FOLDER": str(DAGS),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
+        "AIRFLOW__CORE__UNIT_TEST_MODE": "False",
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{HOME}/airflow.db",
+        "AIRFLOW__API__BASE_URL": "http://airflow.invalid",
+        "AIRFLOW__OPENLINEAGE__TRANSPORT": json.dumps(
+            {"type": "file", "log_file_path": str(EVENTS), "append": True}
+        ),
+        "AIRFLOW__OPENLINEAGE__EXECUTION_TIMEOUT": "60",
+    }
+)
+
+
+@pytest.fixture(scope="session")
+def airflow_home() -> Path:
+    """Make Airflow's database, once."""
+    from airflow.utils.db import initdb
+
+    initdb()
+    return HOME
+
+
+@pytest.fixture
+def load_dag(airflow_home: Path) -> Iterator[Callable[..., ModuleType]]:
+    """Write a Dag file into Airflow's folder of Dags, and import it as Airflow would."""
+    written: list[Path] = []
+
+    def load(source: str, *, name: str = "dag_under_test", **values: Any) -> ModuleType:
+        path = DAGS / f"{name}.py"
+        written.append(path)
+        assigned = "".join(f"{key} = {value!r}\n" for key, value in values.items())
+        path.write_text(f"{assigned}{textwrap.dedent(source)}", "utf-8")
+        spec = importlib.util.spec_from_file_location(name, path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        spec.loader.exec_module(module)
+        return module
+
+    yield load
+    for path in written:
+        path.unlink()
+        sys.modules.pop(path.stem, None)
+
+
+class Ran:
+    """A run of a Dag: the state of each task instance, and what it left in XCom."""
+
+    def __init__(self, run: Any) -> None:
+        from airflow.models.xcom import XComModel
+        from airflow.utils.session import create_session
+
+        self.state = str(run.state)
+        self.run_id: str = run.run_id
+        self.dag_id: str = run.dag_id
+        self.states = {(ti.task_id, ti.map_index): str(ti.state) for ti in run.get_task_instances()}
+        with create_session() as session:
+            found: Any = session.scalars(XComModel.get_many(run_id=run.run_id, dag_ids=run.dag_id)).all()
+            self.xcoms = {
+                (xcom.task_id, xcom.map_index, xcom.key): XComModel.deserialize_value(xcom) for xcom in found
+            }
+
+    def xcom(self, task_id: str, key: str = "return_value", map_index: int = -1) -> Any:
+        """Give one XCom; JSON is read."""
+        value = self.xcoms.get((task_id, map_index, key))
+        return json.loads(value) if isinstance(value, str) and value[:1] in "[{" else value
+
+
+@pytest.fixture
+def run_dag() -> Callable[..., Ran]:
+    """Run a Dag to its end with `dag.test()`."""
+
+    def run(dag: Any, **options: Any) -> Ran:
+        return Ran(dag.test(**options))
+
+    return run
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    """Write sixty rows, three of them blank and some alike."""
+    texts = [None if row % 20 == 7 else f"The clock of house {row % 40} strikes {row}." for row in range(60)]
+    path = tmp_path / "corpus.parquet"
+    pq.write_table(pa.table({"id": range(60), "text": texts}), path)
+    return path
+
+
+@pytest.fixture
+def events() -> Iterator[Callable[[], list[dict[str, Any]]]]:
+    """Read the OpenLineage events that were written during the test."""
+    EVENTS.unlink(missing_ok=True)
+
+    def read() -> list[dict[str, Any]]:
+        return [json.loads(line) for line in EVENTS.read_text("utf-8").splitlines()]
+
+    yield read
+    EVENTS.unlink(missing_ok=True)
