@@ -12,13 +12,14 @@ import psutil
 import pyarrow as pa
 
 from corpusmill.endpoints.endpoint import shown_url
+from corpusmill.endpoints.prices import known_prices
 from corpusmill.engine.asking import Terms
 from corpusmill.engine.door import EngineThread
 from corpusmill.engine.engine import Engine, Work
 from corpusmill.engine.outputs import FailureLog, OrderedOutput, PartsOutput
 from corpusmill.engine.pages import Binder
 from corpusmill.engine.tally import Ledger
-from corpusmill.errors import RunEndedError, TooManyFailuresError, UsageError
+from corpusmill.errors import RunEndedError, StoreError, TooManyFailuresError, UsageError
 from corpusmill.killpoints import reach
 from corpusmill.page import render
 from corpusmill.plan import check_apart, make_plan, throwaway_key
@@ -72,6 +73,11 @@ class Conduct:
             )
         if not isinstance(self.store, str) and self.mode not in ("read-write", "refresh"):
             raise UsageError(f"the mode {self.mode!r} needs the store's URL, and an open store is given")
+        if self.budget is not None and self.budget.usd is not None and self.prices is None:
+            raise UsageError(
+                f"budget.usd is {self.budget.usd:g}, and what a token costs is not known for this endpoint; "
+                "state prices (US dollars for a million prompt and completion tokens), or a budget of tokens"
+            )
 
 
 def enrich(
@@ -112,7 +118,7 @@ def enrich(
         retry=retry or RetryPolicy(),
         failures=failures or FailurePolicy(),
         budget=budget,
-        prices=prices,
+        prices=prices or _list_prices(budget, endpoint),
         transport=transport,
         progress=progress,
         on_start=on_start,
@@ -199,7 +205,7 @@ def enrich_batches(
         retry=retry or RetryPolicy(),
         failures=failures or FailurePolicy(),
         budget=budget,
-        prices=prices,
+        prices=prices or _list_prices(budget, endpoint),
         transport=transport,
         progress=progress,
     )
@@ -239,7 +245,7 @@ def _stream(
             output.abandon()
             if not thread.done.is_set():
                 thread.tear_away()
-            run.leave()
+            run.part(thread)
         report = run.report(output=None, job={})
         report.check()
         run.finish()
@@ -329,16 +335,22 @@ class _Run:
             error.report = self.report(output=shown, job=job)
             raise
         finally:
-            if thread.done.is_set():
-                self.leave()
+            self.part(thread)
         report = self.report(output=shown, job=job)
         report.check()
         return report
 
-    def leave(self) -> None:
-        """Give up what the run holds in the store: claims and reservations."""
-        if self._member is not None:
+    def part(self, thread: EngineThread) -> None:
+        """Give up what the run holds in the store, unless it may hold answers that were paid and could not be kept.
+
+        Then it goes without a word: whoever asks again counts what was in flight as possibly paid twice.
+        """
+        if self._member is None:
+            return
+        if thread.done.is_set() and not isinstance(thread.failure, StoreError):
             self._store.leave(self._member.owner)
+        else:
+            self._store.abandon(self._member.owner)
 
     def finish(self) -> None:
         """Close the account of the run key: the next run of it starts anew."""
@@ -441,6 +453,14 @@ def _reader(batches: Iterable[pa.RecordBatch] | pa.RecordBatchReader | pa.Table)
         yield from iterator
 
     return pa.RecordBatchReader.from_batches(first.schema, chain())
+
+
+def _list_prices(budget: Budget | None, endpoint: Endpoint) -> tuple[float, float] | None:
+    """Give the public prices of the endpoint's model, where a budget in dollars needs them and nobody stated any."""
+    if budget is None or budget.usd is None:
+        return None
+    found = known_prices(endpoint.url, endpoint.model)
+    return None if found is None else (found.prompt, found.completion)
 
 
 def _price(prices: tuple[float, float] | None) -> Callable[[int, int], float] | None:

@@ -157,6 +157,7 @@ class Asker:
         self._none_sent = True
         self._heard = asyncio.Event()
         self._estimate = Estimate()
+        self._budget_turn = asyncio.Lock()
         self._probing = asyncio.Lock() if store.quota(identity) is not None else None
         self.in_the_air: set[asyncio.Task[Any]] = set()
         self.ended = False
@@ -411,27 +412,43 @@ class Asker:
         )
 
     async def _reserve(self, tokens: int, size: int, ceiling: int | None) -> tuple[int, float]:
+        """Set the most that a request may take aside; wait while what is in flight may still make room for it."""
         budget = self._terms.budget
         if budget is None:
             return 0, 0.0
         # What is set aside must not be less than what comes: the ceiling if there is one, and a margin on the text.
-        most = (
-            int(size * self._estimate.per_character * 1.3)
-            + 16
-            + (ceiling or int(self._estimate.completion * 2))
-        )
-        usd = self._terms.price(most, 0) if self._terms.price else 0.0
-        while True:
-            found = await asyncio.to_thread(
-                self._store.reserve, self._member.owner, tokens=max(most, tokens), usd=usd, budget=budget
-            )
-            if found == "granted":
-                return max(most, tokens), usd
-            if found == "used_up":
-                raise BudgetUsedUpError(
-                    "the budget is used up; what was paid is kept, and a larger budget goes on"
+        given = int(size * self._estimate.per_character * 1.3) + 16
+        answered = ceiling or int(self._estimate.completion * 2)
+        most = max(given + answered, tokens)
+        usd = self._terms.price(given, answered) if self._terms.price else 0.0
+        # One at a time, so that a whole window of requests does not ask the store in turn.
+        async with self._budget_turn:
+            while True:
+                found = await asyncio.to_thread(
+                    self._store.reserve, self._member.owner, tokens=most, usd=usd, budget=budget
                 )
-            await self._sleep(HELD_POLL)
+                if found == "granted":
+                    return most, usd
+                if found == "used_up":
+                    raise BudgetUsedUpError(self._used_up(budget, most, usd))
+                await self._sleep(HELD_POLL)
+
+    def _used_up(self, budget: Budget, tokens: int, usd: float) -> str:
+        spent = self._store.spend(self._member.run_key)
+        whole = spent.prompt_tokens + spent.completion_tokens
+        ceilings = []
+        if budget.tokens is not None:
+            ceilings.append(
+                f"{whole:,} of {budget.tokens:,} tokens are spent, and the next may take {tokens:,}"
+            )
+        if budget.usd is not None:
+            ceilings.append(
+                f"${spent.usd:,.4f} of ${budget.usd:,.4f} are spent, and the next may cost ${usd:,.4f}"
+            )
+        return (
+            f"the budget does not allow another request: {'; '.join(ceilings)}. What was paid for is kept, and the "
+            "same job with a larger budget (or a lower max_tokens) goes on"
+        )
 
     def _look_up(self, pending: Pending, ceiling: int | None) -> Answer | None:
         entries = self._store.get_many([pending.key]).get(pending.key, [])
