@@ -142,7 +142,10 @@ def check_endpoint(prompt: Prompt, endpoint: Endpoint) -> None:
         # What is fixed in the messages is seen on a row that says next to nothing.
         sample = prompt.render(["-"] * len(prompt.inputs))
         messages = sample.messages if isinstance(sample, Rendered) else None
-    endpoint.check(prompt.parameters, messages)
+    parameters = prompt.parameters
+    if getattr(prompt, "tools_column", None) is not None:
+        parameters = {**parameters, "tools": [{"type": "function", "function": {"name": "of_the_row"}}]}
+    endpoint.check(parameters, messages)
 
 
 def check_apart(source: Source, sink: Sink, *, asked: object) -> None:

@@ -42,6 +42,8 @@ class Ask:
     vary_by: str | None
     parameters: Mapping[str, Any]
     inputs: tuple[Input, ...]
+    tools_column: str | None
+    """The column from which each row brings its own tools."""
     media: frozenset[str]
     """Which of `image`, `audio` and `video` a request may carry."""
     render: Callable[[Sequence[Any]], Rendered | Unaskable | None] = field(repr=False, compare=False)
@@ -104,6 +106,7 @@ class Ask:
             "vary_by": vary_by,
             "parameters": wire_parameters(sampling),
             "inputs": conversation.inputs + ((Input(path=vary_by),) if vary_by else ()),
+            "tools_column": tools_column,
             "media": conversation.media,
             "render": conversation.renderer(ceiling=max_tokens, vary_last=vary_by is not None),
         }
@@ -130,6 +133,7 @@ class Ask:
             "returns": dict(self.returns),
             "vary_by": self.vary_by,
             "parameters": dict(self.parameters),
+            "tools_column": self.tools_column,
         }
 
     def judge(self, values: Sequence[Any], completion: Completion) -> Judgement:  # noqa: ARG002 - the protocol's shape

@@ -24,7 +24,7 @@ class Sampling(TypedDict, total=False):
     reasoning_effort: str
     tool_choice: str | Mapping[str, Any]
     parallel_tool_calls: bool
-    tools: Sequence[Mapping[str, Any]]
+    tools: Sequence[Mapping[str, Any]] | Mapping[str, str]
     chat_template_kwargs: Mapping[str, Any]
     logprobs: bool
     top_logprobs: int
