@@ -116,6 +116,10 @@ class Warm:
         )
         return Child(pid=answer["pid"], files=(files[0], files[1]), warm=self)
 
+    def execute(self, code: str, *arguments: str, **options: Any) -> Ended:
+        """Run Python code in a child, with `sys.argv[1:]` for its arguments."""
+        return self.start(*arguments, environment={"WARM_CODE": code}, **options).wait()
+
     def run(self, *arguments: str, **options: Any) -> Ended:
         """Start `corpusmill`, and wait for its end."""
         return self.start(*arguments, **options).wait()
@@ -164,7 +168,12 @@ def live(order: dict[str, Any]) -> None:
             setattr(importlib.import_module(module), attribute, value)
         if order["folder"] is not None:
             os.chdir(order["folder"])
-        code = main(order["arguments"])
+        if "WARM_CODE" in os.environ:
+            sys.argv[1:] = order["arguments"]
+            exec(os.environ.pop("WARM_CODE"), {"__name__": "__main__"})  # noqa: S102 - a test's own
+            code = 0
+        else:
+            code = main(order["arguments"])
     except BaseException:  # noqa: BLE001 - it must not return into the parent's loop
         import traceback
 

@@ -31,13 +31,16 @@ class Stoppable(Protocol):
 
 
 class EngineThread:
-    """A coroutine that runs in a thread with its own event loop. The thread never keeps a process alive."""
+    """A coroutine that runs in a thread with its own event loop. The thread never keeps a process alive.
+
+    `done` is set at its end; `failure` is then what it raised.
+    """
 
     def __init__(self, main: Callable[[], Coroutine[Any, Any, None]], stoppable: Stoppable) -> None:
         """Start at once."""
         self._main = main
         self._stoppable = stoppable
-        self._failure: BaseException | None = None
+        self.failure: BaseException | None = None
         self.done = threading.Event()
         self._thread = threading.Thread(target=self._work, name="corpusmill", daemon=True)
         self._thread.start()
@@ -46,7 +49,7 @@ class EngineThread:
         try:
             asyncio.run(self._main())
         except BaseException as error:  # noqa: BLE001 - handed to the caller's thread, whatever it is
-            self._failure = error
+            self.failure = error
         finally:
             self.done.set()
 
@@ -59,8 +62,8 @@ class EngineThread:
             self.tear_away()
             raise
         self._thread.join()
-        if self._failure is not None:
-            raise self._failure
+        if self.failure is not None:
+            raise self.failure
 
     def tear_away(self) -> None:
         """Stop the engine because the caller leaves; give what is in the air a few seconds to be kept."""

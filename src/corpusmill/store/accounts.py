@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from corpusmill.errors import StoreError
+from corpusmill.store import liveness
 from corpusmill.store.liveness import LEASE, Process, is_alive, this_host, this_process
 from corpusmill.store.protocol import Membership, Spend
 
@@ -51,6 +53,7 @@ def register(
     ).lastrowid
     if number is None:
         raise StoreError("the store gave the new owner no number")
+    liveness.here.add(invocation)
     return number
 
 
@@ -65,11 +68,13 @@ def bury(connection: sqlite3.Connection, now: float) -> None:
 def lives(connection: sqlite3.Connection, owner: int, now: float) -> bool:
     """Tell whether an owner lives; one that has left does not."""
     row = connection.execute(
-        "SELECT host, pid, process_created_at, lease_until FROM owners WHERE id = ?", (owner,)
+        "SELECT invocation, host, pid, process_created_at, lease_until FROM owners WHERE id = ?", (owner,)
     ).fetchone()
     if row is None:
         return False
-    host, pid, created_at, lease_until = row
+    invocation, host, pid, created_at, lease_until = row
+    if host == this_host() and pid == os.getpid() and invocation not in liveness.here:
+        return False
     process = Process(host=host, pid=pid, created_at=created_at)
     return is_alive(process, lease_until=lease_until, host=this_host(), now=now)
 

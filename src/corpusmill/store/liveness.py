@@ -27,6 +27,10 @@ SAME_CREATION = 2.0
 """Seconds by which two readings of one process's creation may differ: it is derived from the wall clock."""
 
 
+here: set[str] = set()
+"""The invocations that go on in this process; one of its own that is not among them has ended without a word."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Process:
     """An owner's process: the machine, the process id, and when the process was created (Unix seconds)."""

@@ -235,6 +235,10 @@ class Store(Protocol):
         """Remove the owner and the claims that it holds; the marks of lost attempts stay."""
         ...
 
+    def abandon(self, owner: int) -> None:
+        """Stop being the owner without writing; what it was asking counts as lost, as if its process had died."""
+        ...
+
     def finish(self, run_key: str) -> None:
         """Close the account of a run key: the next `join` starts at zero with a new first start."""
         ...

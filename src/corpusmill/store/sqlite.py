@@ -18,7 +18,7 @@ import psutil
 
 from corpusmill.errors import StoreError
 from corpusmill.killpoints import reach
-from corpusmill.store import accounts, housekeeping, records
+from corpusmill.store import accounts, housekeeping, liveness, records
 from corpusmill.store.connections import Connections, explained
 from corpusmill.store.filesystems import refuse_network
 from corpusmill.store.liveness import LEASE
@@ -172,10 +172,16 @@ class SQLiteStore:
 
     def leave(self, owner: int) -> None:
         """Remove the owner and the claims that it holds; the marks of lost attempts stay."""
-        self._members.pop(owner, None)
+        self.abandon(owner)
         with self._connections.writing(durable=False) as connection:
             connection.execute("DELETE FROM claims WHERE owner = ? AND NOT lost", (owner,))
             connection.execute("DELETE FROM owners WHERE id = ?", (owner,))
+
+    def abandon(self, owner: int) -> None:
+        """Stop being the owner without a word; what it was asking counts as lost, as if its process had died."""
+        member, _ = self._members.pop(owner, (None, 0))
+        if member is not None:
+            liveness.here.discard(member.invocation)
 
     def finish(self, run_key: str) -> None:
         """Close the account of a run key."""
