@@ -7,7 +7,7 @@ called directly, without the layers of a client that would follow redirects, kee
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import httpx
 
@@ -29,10 +29,29 @@ if TYPE_CHECKING:
 LARGEST_BODY = 256 * 1024 * 1024
 """Bytes of a response beyond which it is no answer to a row."""
 
-_READ = NAMES | {"x-request-id", "request-id", "location", "content-encoding"}
+_READ = NAMES | {
+    "x-request-id",
+    "request-id",
+    "location",
+    "content-encoding",
+    "x-amzn-errortype",
+    "x-amzn-requestid",
+}
 _REMEMBERED = 512
 
 _FAULTS = (httpx.HTTPError, httpx.StreamError, httpx.InvalidURL, OSError, EOFError)
+
+
+class Client(Protocol):
+    """What makes one attempt at one endpoint."""
+
+    async def send(self, request: ChatRequest) -> Verdict:
+        """Make one attempt; nothing that a wire can do is raised."""
+        ...
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        ...
 
 
 class ChatClient:
@@ -46,12 +65,17 @@ class ChatClient:
         timeouts: Timeouts | None = None,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
+        judge: Callable[..., Verdict] = classify,
+        largest_request: int | None = None,
     ) -> None:
         """Prepare what all requests share.
 
-        `clock` measures attempts, `wall` gives the Unix time that dates in headers are compared with. Raises
+        `clock` measures attempts, `wall` gives the Unix time that dates in headers are compared with. `judge` has the
+        signature of `classify`. A body of more than `largest_request` bytes fails its row before it is sent. Raises
         `UsageError` when the endpoint needs a key and has none.
         """
+        self._judge = judge
+        self._largest_request = largest_request
         self._endpoint = endpoint
         self._transport = transport
         self._clock = clock
@@ -82,6 +106,11 @@ class ChatClient:
             return RowFailed(
                 kind="unsendable", reason=f"the request cannot be written as JSON: {type(error).__name__}"
             )
+        if self._largest_request is not None and len(body) > self._largest_request:
+            return RowFailed(
+                kind="too_large",
+                reason=f"the request has {len(body)} bytes; the endpoint takes {self._largest_request}",
+            )
         headers = httpx.Headers(self._headers)
         # A transport may go by it; httpx would set it too, after taking the body apart at ten times the cost.
         headers["content-length"] = str(len(body))
@@ -95,7 +124,7 @@ class ChatClient:
         try:
             response = await self._transport.handle_async_request(outgoing)
         except _FAULTS as error:
-            return classify(
+            return self._judge(
                 headers={},
                 error=error,
                 now=self._wall(),
@@ -144,7 +173,7 @@ class ChatClient:
             if cut is None:
                 # Everything that was announced has come; how the connection ended no longer matters.
                 fault = None
-        return classify(
+        return self._judge(
             status=status,
             headers=headers,
             body=body,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from corpusmill.endpoints.sagemaker import SageMakerEndpoint, SageMakerTransform
 from corpusmill.exchange import CEILINGS
 
 if TYPE_CHECKING:
@@ -33,7 +34,11 @@ class Encoder:
 
     def __init__(self, endpoint: Endpoint) -> None:
         """Write down what all requests have in common."""
-        self._head = b'{"model":' + _encode(endpoint.model) + b',"messages":'
+        # A SageMaker endpoint serves one model, and its reference page shows requests that do not name it.
+        names_model = not isinstance(endpoint, SageMakerEndpoint | SageMakerTransform) or endpoint.sends_model
+        self._head = (
+            b'{"model":' + _encode(endpoint.model) + b',"messages":' if names_model else b'{"messages":'
+        )
         self._ceiling = b',"' + endpoint.ceiling_field.encode() + b'":'
         self._stream = endpoint.stream
         # The mapping is kept beside its text: as long as it lives, no other one can have its id.
