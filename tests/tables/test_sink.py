@@ -152,6 +152,19 @@ def test_the_working_folder_is_never_overwritten(tmp_path: Path, monkeypatch: py
         open_sink(tmp_path / "in").decide("run", "job", overwrite=True)
 
 
+@pytest.mark.parametrize("name", ["a.parquet", "", "out"])
+def test_a_sink_that_would_replace_what_is_read_is_refused(tmp_path: Path, name: str) -> None:
+    """The same file, or a folder that holds it; a place beside it is fine, also one whose name begins alike."""
+    (tmp_path / "in" / "out").mkdir(parents=True)
+    for path in ("in/a.parquet", "in/out/a.parquet"):
+        pq.write_table(TABLE, tmp_path / path)
+    source = open_source(tmp_path / "in")
+    with pytest.raises(SinkError, match=r"a.parquet, which is read"):
+        open_sink(tmp_path / "in" / name).refuse_source(source.files)
+    for free in ("in/b.parquet", "in/ou", "elsewhere"):
+        open_sink(tmp_path / free).refuse_source(source.files)
+
+
 def test_a_damaged_or_newer_manifest_is_an_error_and_not_an_absent_one(tmp_path: Path, fill: Fill) -> None:
     """Unreadable is not absent: the message names the file."""
     fill(str(tmp_path / "out"), TABLE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from corpusmill.tables.locate import FileState
     from corpusmill.tables.manifest import Manifest
 
 Decision = Literal["skip", "write", "rebuild"]
@@ -123,6 +125,20 @@ class Sink:
         if self.layout.kind == "file":
             return "a folder"
         return f"{len(names)} files or folders that are not ours, {names[0]!r} among them" if names else ""
+
+    def refuse_source(self, files: Iterable[FileState]) -> None:
+        """Refuse a sink that would replace what is being read.
+
+        Raises:
+            SinkError: one of the source's files is the sink, or lies inside it; names the file.
+        """
+        target = self.layout.target
+        for file in files:
+            if file.place.local != target.local:
+                continue
+            path = os.path.realpath(file.place.path) if target.local else file.place.path
+            if path == target.path or path.startswith(f"{target.path}/"):
+                raise SinkError(f"{self.shown} holds {file.shown}, which is read; write to another place")
 
     def _refuse_precious(self) -> None:
         """Overwriting removes all that lies there, which nobody means of these places."""

@@ -9,7 +9,6 @@ its values.
 from __future__ import annotations
 
 import base64
-import io
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -93,10 +92,11 @@ def changed_types(schema: pa.Schema) -> list[str]:
 
 
 def _through_parquet(schema: pa.Schema) -> pa.Schema:
-    file = io.BytesIO()
+    # Arrow's own buffers: reading through a Python file object may abort the process when it ends.
+    file = pa.BufferOutputStream()
     with pq.ParquetWriter(file, plain_schema(schema), store_schema=False) as writer:
         writer.add_key_value_metadata(stored_metadata(schema))
-    return pq.ParquetFile(file).schema_arrow
+    return pq.ParquetFile(pa.BufferReader(file.getvalue())).schema_arrow
 
 
 def stored_metadata(schema: pa.Schema) -> Any:
