@@ -272,12 +272,17 @@ def rows_of(title: str, samples: Sequence[Values]) -> Markup | None:
 
 
 def _row(samples: Sequence[Values]) -> Markup:
+    # The first input shares the line of the row's number.
+    number = tag("b", f"row {samples[0]['row']:,}")
     given = [
-        Markup(tag("h4", name) + tag("div", value, class_="text", dir="auto"))
-        for name, value in samples[0]["inputs"].items()
+        Markup(
+            tag("h4", None if position else number, tag("span", name), class_="place")
+            + tag("div", value, class_="text", dir="auto")
+        )
+        for position, (name, value) in enumerate(samples[0]["inputs"].items())
     ]
     sides = [
-        tag("div", tag("h4", f"row {samples[0]['row']:,}", class_="place"), given, class_="side"),
+        tag("div", given or tag("h4", number, class_="place"), class_="side"),
         *(tag("div", _outcome(sample), class_="side") for sample in samples),
     ]
     return tag("article", sides, class_="card sides")
