@@ -50,7 +50,7 @@ class OpenAICompatibleHook(BaseHook):
 
     def test_connection(self) -> tuple[bool, str]:
         """Ask a question of a dozen tokens; the message names the final URL, never the key."""
-        from corpusmill.probe import probe
+        from corpusmill.chat.probe import probe
 
         try:
             endpoint = self.get_conn()
