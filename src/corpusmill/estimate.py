@@ -21,7 +21,7 @@ from corpusmill.rows.script import script_of_messages
 from corpusmill.rows.seen import SeenKeys
 from corpusmill.rows.tokens import NOTHING, Counted, Interval, Sizes, below, estimate
 from corpusmill.store import choose, open_store
-from corpusmill.store.urls import store_path
+from corpusmill.store.urls import store_exists
 from corpusmill.tables import check_storable, open_sink, open_source
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def plan_job(job: Job, *, prices: Prices | None = None) -> JobPlan:
     )
     check_storable(plan.schema)
     store = None
-    if job.mode != "off" and store_path(job.store).exists():
+    if job.mode != "off" and store_exists(job.store):
         store = open_store(job.store, read_only=True)
     try:
         counting = _Counting(job, store)

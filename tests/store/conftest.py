@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import subprocess
 import sys
+import uuid
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -26,10 +27,13 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-@pytest.fixture(params=["sqlite"])
+@pytest.fixture(params=["sqlite", "postgresql"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Name a store that does not exist yet."""
-    return f"sqlite:///{tmp_path / 'folder' / 'store.db'}"
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'folder' / 'store.db'}"
+    server: str = request.getfixturevalue("postgres_server")
+    return f"{server}&schema=store_{uuid.uuid4().hex[:12]}"
 
 
 @pytest.fixture

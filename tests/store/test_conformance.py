@@ -9,7 +9,7 @@ import pytest
 
 from corpusmill.errors import StoreError
 from corpusmill.policy import Budget
-from corpusmill.store import Cost, Release, Wanted
+from corpusmill.store import Cost, Rates, Release, Wanted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -414,3 +414,34 @@ def test_the_next_process_finds_everything_and_no_owner(opened: Opened, put_of: 
     second = opened()
     assert set(second.get_many([key_of("a")])) == {key_of("a")}
     assert second.claim_many(second.join("run").owner, [Wanted(key_of("b"))]) == ["granted"]
+
+
+def test_what_may_be_sent_is_shared(opened: Opened) -> None:
+    """Two processes draw on one allowance, an endpoint's name is its own, and a refusal takes nothing."""
+    one, other = opened(), opened()
+    rates = Rates(requests_per_minute=2.0)
+    assert one.take("model", rates=rates, tokens=5) == 0.0
+    wait = other.take("model", rates=rates, tokens=5)
+    assert 25.0 < wait <= 30.0
+    assert one.take("another", rates=rates, tokens=5) == 0.0
+    assert other.take("model", rates=rates, tokens=5) <= wait
+    assert other.take("model", rates=Rates(), tokens=1e9) == 0.0
+
+
+def test_many_threads_take_no_more_than_there_is(opened: Opened) -> None:
+    """Whoever is first, one request goes out for one that may."""
+    stores = [opened() for _ in range(4)]
+    rates = Rates(requests_per_minute=0.5)
+    barrier = threading.Barrier(4)
+    waits: list[float] = []
+
+    def work(store: Store) -> None:
+        barrier.wait()
+        waits.append(store.take("model", rates=rates, tokens=1))
+
+    threads = [threading.Thread(target=work, args=(store,)) for store in stores]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(wait == 0.0 for wait in waits) == 1

@@ -250,7 +250,7 @@ def test_no_digest_names_or_text_of_a_request_lies_in_the_file(tmp_path: Path, p
 @pytest.mark.parametrize(
     ("url", "error"),
     [
-        ("postgres://me:hush@host/db", UsageError),
+        ("mysql://me:hush@host/db", UsageError),
         ("sqlite://host/store.db", UsageError),
         ("sqlite:///", UsageError),
         ("sqlite:///a.db?mode=ro", UsageError),
@@ -270,9 +270,11 @@ def test_three_slashes_are_relative_and_four_absolute(
     """The path is what follows the third slash."""
     monkeypatch.chdir(tmp_path)
     relative = open_store("sqlite:///here/my%20store.db")
+    assert isinstance(relative, SQLiteStore)
     assert relative.path == tmp_path / "here" / "my store.db"
     relative.close()
     absolute = open_store(f"sqlite:///{tmp_path}/there.db")
+    assert isinstance(absolute, SQLiteStore)
     assert absolute.path == tmp_path / "there.db"
     absolute.close()
 

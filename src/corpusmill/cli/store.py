@@ -17,14 +17,17 @@ from corpusmill.run import DEFAULT_STORE
 from corpusmill.store import open_store
 
 if TYPE_CHECKING:
-    from corpusmill.store import SQLiteStore
+    from corpusmill.store import PostgresStore, SQLiteStore
 
 store_option = click.option(
-    "--store", default=DEFAULT_STORE, show_default=True, help="URL of the store: sqlite:///path"
+    "--store",
+    default=DEFAULT_STORE,
+    show_default=True,
+    help="URL of the store: sqlite:///path or postgresql://host/database",
 )
 
 
-def _existing(url: str) -> SQLiteStore:
+def _existing(url: str) -> SQLiteStore | PostgresStore:
     return open_store(url, read_only=True)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from corpusmill.store.layered import ReadOnlyStore, ReplayStore, ThrowawayStore
+from corpusmill.store.postgres import PostgresStore
 from corpusmill.store.protocol import (
     NOTHING,
     Claim,
@@ -21,6 +22,7 @@ from corpusmill.store.protocol import (
     UsageSample,
     Wanted,
 )
+from corpusmill.store.rates import Rates
 from corpusmill.store.serving import choose, serves, was_cut
 from corpusmill.store.sqlite import SQLiteStore
 from corpusmill.store.urls import Mode, open_in_mode, open_store
@@ -36,8 +38,10 @@ __all__ = [
     "Membership",
     "Mode",
     "Nearest",
+    "PostgresStore",
     "Put",
     "Quota",
+    "Rates",
     "ReadOnlyStore",
     "Release",
     "ReplayStore",

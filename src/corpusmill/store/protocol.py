@@ -22,6 +22,7 @@ import msgspec
 
 if TYPE_CHECKING:
     from corpusmill.policy import Budget
+    from corpusmill.store.rates import Rates
 
 Kind = Literal["completion", "rejected"]
 """`rejected`: an answer that could not be parsed. It is kept because it was paid, and never serves."""
@@ -261,6 +262,13 @@ class Store(Protocol):
 
     def clear_quota(self, identity: str) -> None:
         """Forget it: the endpoint has answered."""
+        ...
+
+    def take(self, identity: str, *, rates: Rates, tokens: float) -> float:
+        """Take one request of so many tokens from what all processes together may send to this endpoint.
+
+        Gives 0 when it was taken, else the seconds until it may be tried again, and then nothing was taken.
+        """
         ...
 
     def put_fields(self, shape: str, fields: Mapping[str, str]) -> None:

@@ -71,6 +71,14 @@ def take_up(key: bytes, facts: str, invocation: str) -> Entry:
     return _entry(key, b"", _decode_one(facts), invocation)
 
 
+def take_up_whole(key: bytes, facts: str, body: bytes, invocation: str) -> Entry:
+    """Give an entry with its body, from the body as it lies in the table."""
+    decoded = _decode_one(facts)
+    if decoded.unpacked is not None:
+        body = unpack(body, decoded.unpacked)
+    return _entry(key, body, decoded, invocation)
+
+
 def invocation_of(facts: str) -> int:
     """Give the number of the invocation that paid for an entry."""
     return _decode_one(facts).invocation

@@ -86,6 +86,12 @@ TABLES = (
     CREATE TABLE quotas (identity TEXT PRIMARY KEY, resets_at REAL NOT NULL, reason TEXT NOT NULL) WITHOUT
     ROWID
     """,
+    # What all processes together may send just now; see `rates.Levels`.
+    """
+    CREATE TABLE rates (
+      identity TEXT PRIMARY KEY, requests REAL NOT NULL, tokens REAL NOT NULL, updated REAL NOT NULL
+    ) WITHOUT ROWID
+    """,
 )
 
 

@@ -25,6 +25,7 @@ from corpusmill.store.liveness import LEASE
 from corpusmill.store.names import Names
 from corpusmill.store.packing import pack_digests, text, whole
 from corpusmill.store.protocol import Quota
+from corpusmill.store.rates import Levels, take
 from corpusmill.store.serving import choose
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
         UsageSample,
         Wanted,
     )
+    from corpusmill.store.rates import Rates
 
 _INSERT = (
     "INSERT INTO completions (key, created_at, rejected, facts, model, characters, script, shape, field_names, "
@@ -227,6 +229,21 @@ class SQLiteStore:
         """Forget it: the endpoint has answered."""
         with self._connections.writing(durable=False) as connection:
             connection.execute("DELETE FROM quotas WHERE identity = ?", (identity,))
+
+    def take(self, identity: str, *, rates: Rates, tokens: float) -> float:
+        """Take one request of so many tokens from what all processes may send, or tell how long to wait."""
+        with self._connections.writing(durable=False) as connection:
+            row = connection.execute(
+                "SELECT requests, tokens, updated FROM rates WHERE identity = ?", (identity,)
+            ).fetchone()
+            levels = None if row is None else Levels(requests=row[0], tokens=row[1], updated=row[2])
+            after, wait = take(levels, rates, tokens=tokens, now=self._clock())
+            if after is not None:
+                connection.execute(
+                    "INSERT OR REPLACE INTO rates (identity, requests, tokens, updated) VALUES (?, ?, ?, ?)",
+                    (identity, after.requests, after.tokens, after.updated),
+                )
+        return wait
 
     def put_fields(self, shape: str, fields: Mapping[str, str]) -> None:
         """Keep the digests that many requests share, once."""

@@ -8,6 +8,8 @@ from urllib.parse import unquote, urlsplit
 
 from corpusmill.errors import UsageError
 from corpusmill.store.layered import ReadOnlyStore, ReplayStore, ThrowawayStore
+from corpusmill.store.postgres import PostgresStore
+from corpusmill.store.postgres.links import exists as postgres_exists
 from corpusmill.store.sqlite import SQLiteStore
 
 if TYPE_CHECKING:
@@ -15,6 +17,10 @@ if TYPE_CHECKING:
 
 Mode = Literal["read-write", "read-only", "replay", "refresh", "off"]
 """How a run uses the store; `refresh` is `read-write` with a `not_before` for every request."""
+
+
+POSTGRES = ("postgresql", "postgres")
+"""The schemes of a PostgreSQL database."""
 
 
 def open_in_mode(url: str, mode: Mode) -> Store:
@@ -28,12 +34,21 @@ def open_in_mode(url: str, mode: Mode) -> Store:
     return open_store(url)
 
 
-def open_store(url: str, *, read_only: bool = False) -> SQLiteStore:
-    """Open the store at `sqlite:///relative/path` or `sqlite:////absolute/path`.
+def open_store(url: str, *, read_only: bool = False) -> SQLiteStore | PostgresStore:
+    """Open the store at `sqlite:///relative/path`, `sqlite:////absolute/path` or `postgresql://host/database`.
 
     Raises `UsageError` for any other URL, `StoreError` when the store cannot be used.
     """
+    if urlsplit(url).scheme in POSTGRES:
+        return PostgresStore(url, read_only=read_only)
     return SQLiteStore(store_path(url), read_only=read_only)
+
+
+def store_exists(url: str) -> bool:
+    """Tell whether there is a store at a URL; nothing is made. Raises what `open_store` raises."""
+    if urlsplit(url).scheme in POSTGRES:
+        return postgres_exists(url)
+    return store_path(url).exists()
 
 
 def store_path(url: str) -> Path:
@@ -42,7 +57,8 @@ def store_path(url: str) -> Path:
     extras = parts.netloc or parts.query or parts.fragment
     if parts.scheme != "sqlite" or extras or not parts.path.strip("/"):
         raise UsageError(
-            f"store is {shown(url)!r}; it must be sqlite:///relative/path or sqlite:////absolute/path"
+            f"store is {shown(url)!r}; it must be sqlite:///relative/path, sqlite:////absolute/path or "
+            "postgresql://host/database"
         )
     return Path(unquote(parts.path[1:]))
 

@@ -1,0 +1,191 @@
+"""Owners, runs and what they spend: statements within a transaction. Time is the server's, one for all machines."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from corpusmill.errors import StoreError
+from corpusmill.store import liveness
+from corpusmill.store.liveness import LEASE, Process, is_alive, this_host, this_process
+from corpusmill.store.packing import text
+from corpusmill.store.protocol import Membership, Spend
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import psycopg
+
+    from corpusmill.policy import Budget
+    from corpusmill.store.protocol import Cost, Reservation
+
+    Connection = psycopg.Connection[tuple[Any, ...]]
+
+_SPEND = ("requests", "attempts", "prompt_tokens", "completion_tokens", "usd", "possibly_paid_twice")
+_SELECT_SPEND = f"SELECT {', '.join(_SPEND)} FROM runs WHERE run_key = %s".encode()  # noqa: S608 - our own names
+
+
+def now_of(connection: Connection) -> float:
+    """Tell the server's time in Unix seconds."""
+    (now,) = fetched(connection, "SELECT extract(epoch FROM clock_timestamp())::double precision")
+    return float(now)
+
+
+def fetched(connection: Connection, query: str, values: Sequence[Any] = ()) -> tuple[Any, ...]:
+    """Give the one row that a query always has."""
+    row = connection.execute(query.encode(), values).fetchone()
+    if row is None:
+        raise StoreError("the store's tables are damaged: a row is missing that is always there")
+    return row
+
+
+def clean(value: str | None) -> str | None:
+    """Give a text that PostgreSQL takes: without NUL and halves of surrogate pairs."""
+    cleaned = text(value)
+    return None if cleaned is None else cleaned.replace("\0", "\ufffd")
+
+
+def join(connection: Connection, *, run_key: str, label: str, invocation: str) -> Membership:
+    """Register this process as an owner, after the dead have been buried."""
+    now = now_of(connection)
+    bury(connection, now)
+    connection.execute("DELETE FROM runs WHERE run_key = %s AND finished_at IS NOT NULL", (run_key,))
+    connection.execute(
+        "INSERT INTO runs (run_key, label, first_started_at) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING",
+        (run_key, clean(label), now),
+    )
+    owner = register(connection, None, run_key=run_key, invocation=invocation, now=now)
+    (first,) = fetched(connection, "SELECT first_started_at FROM runs WHERE run_key = %s", (run_key,))
+    return Membership(
+        owner=owner,
+        invocation=invocation,
+        run_key=run_key,
+        first_started_at=first,
+        spend=spend_of(connection, run_key),
+    )
+
+
+def register(connection: Connection, owner: int | None, *, run_key: str, invocation: str, now: float) -> int:
+    """Note down this process as an owner, under a new number or under the one that it had."""
+    process = this_process()
+    values = (run_key, invocation, process.host, process.pid, process.created_at, now, now + LEASE)
+    columns = "run_key, invocation, host, pid, process_created_at, joined_at, lease_until"
+    liveness.here.add(invocation)
+    if owner is None:
+        (number,) = fetched(
+            connection,
+            f"INSERT INTO owners ({columns}) VALUES (%s, %s, %s, %s, %s, %s, %s) RETURNING id",  # noqa: S608 - ours
+            values,
+        )
+        return int(number)
+    connection.execute(
+        f"INSERT INTO owners (id, {columns}) VALUES (%s, %s, %s, %s, %s, %s, %s, %s)".encode(),  # noqa: S608
+        (owner, *values),
+    )
+    return owner
+
+
+def bury(connection: Connection, now: float) -> None:
+    """Remove the owners that died; what they were asking is marked as lost."""
+    for (owner,) in connection.execute("SELECT id FROM owners ORDER BY id").fetchall():
+        if not lives(connection, owner, now):
+            connection.execute("UPDATE claims SET lost = true WHERE owner = %s", (owner,))
+            connection.execute("DELETE FROM owners WHERE id = %s", (owner,))
+
+
+def lives(connection: Connection, owner: int, now: float) -> bool:
+    """Tell whether an owner lives; one that has left does not."""
+    row = connection.execute(
+        "SELECT invocation, host, pid, process_created_at, lease_until FROM owners WHERE id = %s", (owner,)
+    ).fetchone()
+    if row is None:
+        return False
+    invocation, host, pid, created_at, lease_until = row
+    if host == this_host() and pid == os.getpid() and invocation not in liveness.here:
+        return False
+    process = Process(host=host, pid=pid, created_at=created_at)
+    return is_alive(process, lease_until=lease_until, host=this_host(), now=now)
+
+
+def run_key_of(connection: Connection, owner: int) -> str:
+    """Give the run key under which an owner joined."""
+    row = connection.execute("SELECT run_key FROM owners WHERE id = %s", (owner,)).fetchone()
+    if row is None:
+        raise StoreError(f"the store knows no owner {owner}: it has never joined, or has left")
+    return str(row[0])
+
+
+def spend_of(connection: Connection, run_key: str) -> Spend:
+    """Give what a run key has spent; nothing for an unknown one."""
+    row = connection.execute(_SELECT_SPEND, (run_key,)).fetchone()
+    return Spend() if row is None else Spend(**dict(zip(_SPEND, row, strict=True)))
+
+
+def settle(
+    connection: Connection,
+    owner: int,
+    run_key: str,
+    costs: Sequence[Cost],
+    *,
+    requests: int,
+    possibly_paid_twice: int,
+) -> None:
+    """Add costs to the run's account, and give back what was reserved for them. The last step of a transaction."""
+    tokens = sum(cost.reserved_tokens for cost in costs)
+    usd = sum(cost.reserved_usd for cost in costs)
+    if tokens or usd:
+        connection.execute(
+            "UPDATE owners SET reserved_tokens = greatest(0, reserved_tokens - %s), "
+            "reserved_usd = greatest(0.0, reserved_usd - %s) WHERE id = %s",
+            (tokens, usd, owner),
+        )
+    connection.execute(
+        "UPDATE runs SET requests = requests + %s, attempts = attempts + %s, "
+        "prompt_tokens = prompt_tokens + %s, completion_tokens = completion_tokens + %s, usd = usd + %s, "
+        "possibly_paid_twice = possibly_paid_twice + %s WHERE run_key = %s",
+        (
+            requests,
+            sum(cost.attempts for cost in costs),
+            sum(cost.prompt_tokens for cost in costs),
+            sum(cost.completion_tokens for cost in costs),
+            sum(cost.usd for cost in costs),
+            possibly_paid_twice,
+            run_key,
+        ),
+    )
+
+
+def reserve(
+    connection: Connection, owner: int, run_key: str, *, tokens: int, usd: float, budget: Budget
+) -> Reservation:
+    """Set so much of the budget aside, if it fits beside what is spent and what the living have reserved."""
+    # Whoever reserves for this run key waits here for its turn, so that no two count on the same room.
+    connection.execute("SELECT 1 FROM runs WHERE run_key = %s FOR UPDATE", (run_key,))
+    now = now_of(connection)
+    spent = spend_of(connection, run_key)
+    tokens_after = spent.prompt_tokens + spent.completion_tokens + tokens
+    usd_after = spent.usd + usd
+    if _exceeds(tokens_after, usd_after, budget):
+        return "used_up"
+    for other, their_tokens, their_usd in connection.execute(
+        "SELECT id, reserved_tokens, reserved_usd FROM owners "
+        "WHERE run_key = %s AND (reserved_tokens > 0 OR reserved_usd > 0)",
+        (run_key,),
+    ).fetchall():
+        if other == owner or lives(connection, other, now):
+            tokens_after += their_tokens
+            usd_after += their_usd
+    if _exceeds(tokens_after, usd_after, budget):
+        return "waits"
+    connection.execute(
+        "UPDATE owners SET reserved_tokens = reserved_tokens + %s, reserved_usd = reserved_usd + %s "
+        "WHERE id = %s",
+        (tokens, usd, owner),
+    )
+    return "granted"
+
+
+def _exceeds(tokens: int, usd: float, budget: Budget) -> bool:
+    return (budget.tokens is not None and tokens > budget.tokens) or (
+        budget.usd is not None and usd > budget.usd
+    )
