@@ -16,6 +16,7 @@ from corpusmill.endpoints.prices import known_prices
 from corpusmill.engine.asking import Terms
 from corpusmill.engine.door import EngineThread
 from corpusmill.engine.engine import Engine, Work
+from corpusmill.engine.fitting import fit_of
 from corpusmill.engine.outputs import FailureLog, OrderedOutput, PartsOutput
 from corpusmill.engine.pages import Binder
 from corpusmill.engine.tally import Ledger
@@ -310,6 +311,7 @@ class _Run:
                 not_before=member.first_started_at if conduct.mode == "refresh" else None,
                 refresh=frozenset(conduct.refresh) if conduct.refresh else None,
                 price=_price(conduct.prices),
+                fit=fit_of(self._store, self._endpoint),
             ),
             limits=conduct.limits,
             binder=self._binder,

@@ -38,13 +38,14 @@ from corpusmill.store.serving import choose
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from corpusmill.chat.client import ChatClient
+    from corpusmill.chat.client import Client
     from corpusmill.chat.limits import Limiter
     from corpusmill.engine.pages import OpenChunk
     from corpusmill.engine.tally import Wire
     from corpusmill.outcome import Status
     from corpusmill.policy import Budget, RetryPolicy
     from corpusmill.prompts.prompt import Rendered
+    from corpusmill.rows.fit import Fit
     from corpusmill.rows.render import Renderer
     from corpusmill.store.protocol import Membership, Store
     from corpusmill.store.writer import GroupWriter
@@ -63,7 +64,10 @@ NO_QUOTA_RESET = 3_600.0
 
 @dataclass(slots=True)
 class Pending:
-    """A distinct request that has no answer yet, and the rows that wait for it."""
+    """A distinct request that has no answer yet, and the rows that wait for it.
+
+    `raised` counts how often stored answers have led its `ceiling` upwards already.
+    """
 
     key: bytes
     ceiling: int | None
@@ -74,6 +78,7 @@ class Pending:
     waiters: list[tuple[OpenChunk, int, int]] = field(default_factory=list)
     followers: list[Pending] = field(default_factory=list)
     rejected: int = 0
+    raised: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +114,8 @@ class Terms:
     """The conditions under which a run asks: conduct, and which stored answers it accepts.
 
     Only answers given at `not_before` (Unix seconds) or later are accepted; where `refresh` is set, this holds for
-    those answers alone that amount to one of its statuses.
+    those answers alone that amount to one of its statuses. `fit` tells what is too long for the context, `refused`
+    gives kind and reason for a request key that is not to be asked at all.
     """
 
     retry: RetryPolicy
@@ -118,6 +124,8 @@ class Terms:
     not_before: float | None
     refresh: frozenset[Status] | None
     price: Callable[[int, int], float] | None
+    fit: Fit | None = None
+    refused: Callable[[bytes], tuple[str, str] | None] | None = None
 
 
 class Asker:
@@ -126,7 +134,7 @@ class Asker:
     def __init__(
         self,
         *,
-        client: ChatClient,
+        client: Client,
         limiter: Limiter,
         writer: GroupWriter,
         store: Store,
@@ -167,7 +175,10 @@ class Asker:
 
         Raises what ends the run.
         """
-        ceiling, raised = pending.ceiling, 0
+        known = self._known_to_fail(pending)
+        if known is not None:
+            return Answer(error=known[1], kind=known[0], origin="unanswered")
+        ceiling, raised = self._first_ceiling(pending), pending.raised
         attempts, seconds = 0, 0.0
         while True:
             verdict, tried, took = await self._until_settled(pending, ceiling)
@@ -200,6 +211,23 @@ class Asker:
                 seconds=seconds,
                 request_id=verdict.request_id,
             )
+
+    def _known_to_fail(self, pending: Pending) -> tuple[str, str] | None:
+        """Give kind and reason of a failure that is certain before anything is sent."""
+        refused, fit = self._terms.refused, self._terms.fit
+        known = refused(pending.key) if refused is not None else None
+        if known is None and fit is not None:
+            messages = pending.rendered.messages
+            reason = fit.too_long(characters(messages), script_of_messages(messages))
+            known = None if reason is None else ("context_overflow", reason)
+        return known
+
+    def _first_ceiling(self, pending: Pending) -> int | None:
+        fit = self._terms.fit
+        if fit is None or pending.raised:
+            return pending.ceiling
+        messages = pending.rendered.messages
+        return fit.ceiling(pending.ceiling, characters(messages), script_of_messages(messages))
 
     def _raise_ceiling(
         self, pending: Pending, verdict: Accepted, ceiling: int | None, raised: int
@@ -362,6 +390,9 @@ class Asker:
         self._estimate.learn(size, completion.prompt_tokens, completion.completion_tokens)
 
     def _put(self, pending: Pending, ceiling: int | None, verdict: Accepted, size: int, cost: Cost) -> Put:
+        if ceiling is not None and pending.ceiling is not None:
+            # Where the context leaves less than was wanted, the answer is the one to what was wanted all the same.
+            ceiling = max(ceiling, pending.ceiling)
         completion = verdict.completion
         prompt_tokens, completion_tokens = completion.prompt_tokens or 0, completion.completion_tokens or 0
         price = self._terms.price

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec.structs import replace
 
-from corpusmill.chat.client import ChatClient
 from corpusmill.chat.limits import Limiter
+from corpusmill.chat.sagemaker import open_client
 from corpusmill.chat.transport import Timeouts, default_transport
 from corpusmill.endpoints.endpoint import shown_url
 from corpusmill.engine.asking import Asker, Pending, Terms
+from corpusmill.engine.ladder import Rung, climb
 from corpusmill.engine.pages import OpenChunk
 from corpusmill.engine.tally import Ledger, Timeline, Wire
 from corpusmill.errors import BrokenEndpointError, InterruptedRunError, StoreMissError
@@ -28,7 +29,6 @@ from corpusmill.fingerprint import canonical, digest
 from corpusmill.killpoints import reach
 from corpusmill.report import Moment
 from corpusmill.rows.judge import Answer, judge_completion
-from corpusmill.store.serving import choose
 from corpusmill.store.writer import GroupWriter
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from corpusmill.endpoints import Endpoint
     from corpusmill.policy import Limits
-    from corpusmill.rows.render import Asked, Renderer
+    from corpusmill.rows.render import Renderer
     from corpusmill.store.protocol import Entry, Membership, Store
 
 WINDOW_ROWS = 65_536
@@ -59,7 +59,9 @@ REMEMBERED_FAILURES = 10_000
 TICK = 0.25
 
 # These are faults of a row's own text, so that many of them in a row say nothing about the endpoint.
-_OF_THE_ROW = frozenset({"context_overflow", "larger_than_limit", "content_filter", "unsendable"})
+_OF_THE_ROW = frozenset(
+    {"transform_failed", "context_overflow", "larger_than_limit", "content_filter", "unsendable"}
+)
 
 
 class Chunk(Protocol):
@@ -176,7 +178,7 @@ class Engine:
         transport = work.transport or default_transport(
             connections=work.limits.concurrency, timeouts=timeouts
         )
-        client = ChatClient(work.endpoint, transport=transport, timeouts=timeouts)
+        client = open_client(work.endpoint, transport=transport, timeouts=timeouts)
         self._limiter = Limiter(work.limits, clock=time.monotonic, name=shown_url(work.endpoint.url))
         self._asker = Asker(
             client=client,
@@ -290,29 +292,41 @@ class Engine:
         asked = [renderer.ask(chunk.batch) for renderer in self._work.renderers]
         wanted = list({key for prompt in asked for key in prompt.keys if key is not None})
         found = self._work.store.get_many(wanted) if wanted else {}
-        answers = [
+        opened = OpenChunk(chunk.first_row, chunk.batch, asked, [], 0, chunk.batch.nbytes)
+        opened.answers.extend(
             [
-                None if key is None or key not in found else self._stored(position, prompt, row, found[key])
+                None if key is None or key not in found else self._stored(opened, position, row, found[key])
                 for row, key in enumerate(prompt.keys)
             ]
             for position, prompt in enumerate(asked)
-        ]
-        return OpenChunk(chunk.first_row, chunk.batch, asked, answers, 0, chunk.batch.nbytes)
+        )
+        return opened
 
-    def _stored(self, position: int, asked: Asked, row: int, entries: list[Entry]) -> Answer | None:
+    def _stored(self, chunk: OpenChunk, position: int, row: int, entries: list[Entry]) -> Answer | None:
+        asked = chunk.asked[position]
         rendered = asked.rendered[row]
         assert rendered is not None
         terms = self._work.terms
-        entry = choose(entries, rendered.ceiling, None if terms.refresh else terms.not_before)
+        prompt = self._work.renderers[position].prompt
+        rung = climb(
+            entries,
+            ceiling=rendered.ceiling,
+            highest=prompt.escalate_to,
+            context=terms.context_tokens,
+            not_before=None if terms.refresh else terms.not_before,
+        )
+        entry = rung.entry
         if entry is None:
+            if rung.raised:
+                chunk.rungs[position, row] = rung
             return None
         completion = read_completion(entry.body)
-        if terms.refresh and terms.not_before is not None and entry.created_at < terms.not_before:
-            prompt = self._work.renderers[position].prompt
-            if judge_completion(prompt, asked.values[row], completion).status in terms.refresh:
-                return None
+        old = terms.refresh and terms.not_before is not None and entry.created_at < terms.not_before
+        if old and judge_completion(prompt, asked.values[row], completion).status in (terms.refresh or ()):
+            return None
         own = entry.invocation == self._work.member.invocation
-        return Answer(completion, None, None, "deduplicated" if own else "cached")
+        notes = (f"ceiling_raised {rung.ceiling}",) if rung.raised else ()
+        return Answer(completion, None, None, "deduplicated" if own else "cached", notes=notes)
 
     def _admit(self, chunk: OpenChunk) -> None:
         self._open_chunks += 1
@@ -347,26 +361,28 @@ class Engine:
             )
         pending = self._in_flight.get(key)
         waiter = (chunk, position, row)
+        rung = chunk.rungs.get((position, row)) or Rung(None, rendered.ceiling)
         if pending is None:
-            pending = self._pending(position, key, rendered)
+            pending = self._pending(position, key, rendered, rung)
             self._in_flight[key] = pending
             self._ready.append(pending)
-        elif pending.ceiling != rendered.ceiling:
+        elif pending.ceiling != rung.ceiling:
             # The same content under another ceiling: whether the answer will serve it is known when it is there.
             for follower in pending.followers:
-                if follower.ceiling == rendered.ceiling:
+                if follower.ceiling == rung.ceiling:
                     follower.waiters.append(waiter)
                     return
-            follower = self._pending(position, key, rendered)
+            follower = self._pending(position, key, rendered, rung)
             follower.waiters.append(waiter)
             pending.followers.append(follower)
             return
         pending.waiters.append(waiter)
 
-    def _pending(self, position: int, key: bytes, rendered: Any) -> Pending:
+    def _pending(self, position: int, key: bytes, rendered: Any, rung: Rung) -> Pending:
         return Pending(
             key=key,
-            ceiling=rendered.ceiling,
+            ceiling=rung.ceiling,
+            raised=rung.raised,
             renderer=self._work.renderers[position],
             rendered=rendered,
             shape=self._keys_of_prompts[position],

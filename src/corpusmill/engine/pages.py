@@ -22,6 +22,7 @@ from corpusmill.rows.judge import Answer, judge
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from corpusmill.engine.ladder import Rung
     from corpusmill.engine.tally import Ledger
     from corpusmill.prompts.prompt import Prompt
     from corpusmill.rows.render import Asked
@@ -32,7 +33,10 @@ SHELF_BYTES = 64 << 20
 
 @dataclass(slots=True)
 class OpenChunk:
-    """A chunk of the source, what is asked of it, and the answers so far; `missing` counts those to come."""
+    """A chunk of the source, what is asked of it, and the answers so far; `missing` counts those to come.
+
+    `rungs` say, by prompt and row, under which ceiling a request goes on that stored answers have led upwards.
+    """
 
     first_row: int
     batch: pa.RecordBatch
@@ -40,6 +44,7 @@ class OpenChunk:
     answers: list[list[Answer | None]]
     missing: int
     weight: int
+    rungs: dict[tuple[int, int], Rung] = field(default_factory=dict)
 
     def settle(self, prompt: int, row: int, answer: Answer) -> bool:
         """Put an answer in its place; True when it was the last one."""
