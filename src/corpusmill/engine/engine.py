@@ -468,7 +468,7 @@ class Engine:
             return
         before, count = self._alike
         self._alike = (kind, count + 1 if kind == before else 1)
-        if self._alike[1] >= (MANY_ALIKE if self._succeeded else FIRST_ALIKE):
+        if self._alike[1] >= self._too_many_alike():
             number = self._alike[1]
             reason = answer.error or kind.replace("_", " ")
             raise BrokenEndpointError(
@@ -477,6 +477,12 @@ class Engine:
                 f"for the model {self._work.endpoint.model!r}; look at the URL, the model and the parameters. "
                 "What was answered is kept"
             )
+
+    def _too_many_alike(self) -> int:
+        if self._hits:
+            # What failed last time is all that a run asks that goes on, and it may well fail alike again.
+            return max(MANY_ALIKE, self._hits)
+        return MANY_ALIKE if self._succeeded else FIRST_ALIKE
 
     @staticmethod
     def _climbed(answer: Answer) -> bool:
