@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import signal
 import socket
+import subprocess
+import sys
 import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -297,3 +300,23 @@ def test_with_json_standard_output_holds_the_report_and_nothing_else(
     assert skipped.report["skipped_run"]
     assert skipped.report["rows"] == ROWS
     assert endpoint.stats(details=False).requests == ROWS
+
+
+def test_a_terminal_of_another_encoding_or_a_closed_one_changes_neither_code_nor_output(
+    tmp_path: Path, warm: Warm, endpoint: FakeEndpoint, job: Callable[..., str]
+) -> None:
+    """Standard output that is ASCII, and one whose reader has gone."""
+    prompts = [{"ask": {"template": "Тема: {text}", "into": "тема"}}]
+    path = job(endpoint, prompts=prompts, sink=str(tmp_path / "выход"))
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "LC_ALL": "C"}
+    command = [sys.executable, "-m", "corpusmill", "run", path, "--json"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
+    assert process.stdout is not None
+    process.stdout.close()
+    _, err = process.communicate()
+    assert process.returncode == 0, err
+    assert b"Traceback" not in err
+    rows = rows_of(tmp_path / "выход")
+    assert len(rows) == ROWS
+    assert all(row["тема"] for row in rows)
+    assert warm.run("run", path, "--json").report["output"].endswith("выход")

@@ -142,6 +142,27 @@ def test_a_run_with_failed_rows_is_rebuilt_and_only_those_are_asked(tmp_path: Pa
         assert endpoint.stats(details=False).computed == 50
 
 
+def test_a_run_that_goes_on_may_find_nothing_but_failures_among_what_is_left(tmp_path: Path) -> None:
+    """What failed before fails again, more often in a row than may be at a run's start: the endpoint is not broken."""
+    source, sink = table(300), tmp_path / "out"
+    with FakeEndpoint(faults=Faults(permanent={"400": 0.4})) as endpoint:
+
+        def run() -> RunReport:
+            return corpusmill.enrich(
+                source,
+                sink,
+                ASK,
+                endpoint=endpoint_at(endpoint),
+                store=store_in(tmp_path),
+                failures=corpusmill.FailurePolicy(max_failed=0.9),
+            )
+
+        first = run()
+        second = run()
+    assert first.unanswered == second.unanswered > 100
+    assert second.cached == first.live == 300 - first.unanswered
+
+
 @pytest.mark.parametrize("window", ["bucket", "fixed"])
 def test_at_a_rate_far_below_the_number_of_rows_every_row_is_right(
     tmp_path: Path, window: Literal["bucket", "fixed"]

@@ -89,7 +89,12 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _run(arguments: list[str] | None) -> int:
     try:
-        result: Any = group.main(args=arguments, prog_name="corpusmill", standalone_mode=False)
+        given = sys.argv[1:] if arguments is None else arguments
+        # Not `group.main`, which takes a reader that has left for a failure.
+        with group.make_context("corpusmill", list(given)) as context:
+            result: Any = group.invoke(context)
+    except click.exceptions.Exit as error:
+        return error.exit_code
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         return 2
