@@ -54,6 +54,14 @@ def _canonical(value: object, *, ordered: bool) -> object:
     return value
 
 
+def _is_usual(message: Message) -> bool:
+    """Tell whether a message is a role and a string: nothing to drop or to keep in order, canonical once sorted.
+
+    Every row of a corpus comes by here.
+    """
+    return len(message) == 2 and type(message.get("content")) is str  # noqa: PLR2004 - role and content
+
+
 def digest(data: bytes) -> bytes:
     """Hash bytes to the length of a request key (20 bytes, BLAKE2b)."""
     return hashlib.blake2b(data, digest_size=KEY_BYTES).digest()
@@ -77,10 +85,8 @@ class Fingerprint:
     def key(self, messages: Sequence[Message], vary: str | None = None) -> bytes:
         """Give the request key (20 bytes)."""
         state = self._prefix.copy()
-        # The usual message, a role and a string, has nothing to drop or to keep in order: it is canonical once
-        # sorted. This path is taken once for every row of a corpus.
         for message in messages:
-            if len(message) != 2 or type(message.get("content")) is not str:  # noqa: PLR2004 - role and content
+            if not _is_usual(message):
                 state.update(canonical(list(messages)))
                 break
         else:
@@ -98,7 +104,8 @@ class Fingerprint:
         """Name the fields that differ from row to row, with their digests."""
         fields = {}
         for position, message in enumerate(messages):
-            fields[f"messages[{position}]"] = digest(canonical(message)).hex()
+            written = _encode_sorted(message) if _is_usual(message) else canonical(message)
+            fields[f"messages[{position}]"] = digest(written).hex()
         if vary is not None:
             fields["vary_by"] = digest(vary.encode("utf-8", "surrogatepass")).hex()
         return fields

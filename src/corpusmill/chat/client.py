@@ -7,12 +7,14 @@ called directly, without the layers of a client that would follow redirects, kee
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import httpx
 
 from corpusmill.chat.classify import classify
 from corpusmill.chat.stream import Assembler
+from corpusmill.chat.transport import PooledTransport
+from corpusmill.chat.transport_connection import Exchange
 from corpusmill.chat.verdict import RowFailed
 from corpusmill.chat.waits import NAMES
 from corpusmill.chat.wire import Encoder
@@ -21,7 +23,7 @@ from corpusmill.endpoints.endpoint import shown_url
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from corpusmill.chat.transport import Timeouts
+    from corpusmill.chat.transport import Prepared, Timeouts
     from corpusmill.chat.verdict import Verdict
     from corpusmill.endpoints import Endpoint
     from corpusmill.exchange import ChatRequest
@@ -94,6 +96,7 @@ class ChatClient:
         }
         self._headers = httpx.Headers(headers, encoding="ascii")
         self._extensions = {} if timeouts is None else {"timeout": _phases(timeouts)}
+        self._lean = _lean(transport, self._request(b""))
         self._names: dict[bytes, str | None] = {}
 
     async def send(self, request: ChatRequest) -> Verdict:
@@ -111,42 +114,54 @@ class ChatClient:
                 kind="too_large",
                 reason=f"the request has {len(body)} bytes; the endpoint takes {self._largest_request}",
             )
+        stream: httpx.AsyncByteStream | httpx.SyncByteStream
+        try:
+            if self._lean is not None:
+                pool, prepared = self._lean
+                exchange = await pool.ask(prepared, body)
+                status, raw, stream = exchange.status, exchange.headers, exchange
+            else:
+                response = await self._transport.handle_async_request(self._request(body))
+                status, raw, stream = response.status_code, response.headers.raw, response.stream
+        except _FAULTS as error:
+            return self._verdict(started, headers={}, error=error)
+        if not isinstance(stream, httpx.AsyncByteStream):
+            raise TypeError("the transport gave a response that cannot be read asynchronously")
+        return await self._read(status, raw, stream, started)
+
+    def _request(self, body: bytes) -> httpx.Request:
         headers = httpx.Headers(self._headers)
         # A transport may go by it; httpx would set it too, after taking the body apart at ten times the cost.
         headers["content-length"] = str(len(body))
-        outgoing = httpx.Request(
+        return httpx.Request(
             "POST",
             self._url,
             headers=headers,
             stream=httpx.ByteStream(body),
             extensions=self._extensions,
         )
-        try:
-            response = await self._transport.handle_async_request(outgoing)
-        except _FAULTS as error:
-            return self._judge(
-                headers={},
-                error=error,
-                now=self._wall(),
-                seconds=self._clock() - started,
-                url=self._shown,
-                redact=self._endpoint.redact,
-            )
-        return await self._read(response, started)
 
-    async def _read(self, response: httpx.Response, started: float) -> Verdict:
-        headers = self._interesting(response.headers.raw)
-        status = response.status_code
+    async def _read(
+        self, status: int, raw: list[tuple[bytes, bytes]], stream: httpx.AsyncByteStream, started: float
+    ) -> Verdict:
+        headers = self._interesting(raw)
         streamed = self._endpoint.stream and 200 <= status < 300  # noqa: PLR2004 - success
+        coded = "content-encoding" in headers
+        if (
+            isinstance(stream, Exchange)
+            and not streamed
+            and not coded
+            and (body := stream.whole()) is not None
+        ):
+            # Nearly every answer: its body came together with its head.
+            return self._verdict(started, status=status, headers=headers, body=body)
         assembler = Assembler() if streamed else None
         pieces: list[bytes] = []
         size = 0
         fault: BaseException | None = None
-        stream = response.stream
-        if not isinstance(stream, httpx.AsyncByteStream):
-            raise TypeError("the transport gave a response that cannot be read asynchronously")
         try:
-            async for piece in response.aiter_bytes() if "content-encoding" in headers else stream:
+            decoded = httpx.Response(status, headers=raw, stream=stream).aiter_bytes() if coded else stream
+            async for piece in decoded:
                 size += len(piece)
                 if size > LARGEST_BODY:
                     return RowFailed(
@@ -173,7 +188,8 @@ class ChatClient:
             if cut is None:
                 # Everything that was announced has come; how the connection ended no longer matters.
                 fault = None
-        return self._judge(
+        return self._verdict(
+            started,
             status=status,
             headers=headers,
             body=body,
@@ -181,6 +197,11 @@ class ChatClient:
             cut=cut,
             begun=begun,
             notes=notes,
+        )
+
+    def _verdict(self, started: float, **came: Any) -> Verdict:
+        return self._judge(
+            **came,
             now=self._wall(),
             seconds=self._clock() - started,
             url=self._shown,
@@ -204,6 +225,19 @@ class ChatClient:
     async def aclose(self) -> None:
         """Close the transport and its connections."""
         await self._transport.aclose()
+
+
+def _lean(
+    transport: httpx.AsyncBaseTransport, request: httpx.Request
+) -> tuple[PooledTransport, Prepared] | None:
+    """Give the short way to the transport, where it has one for requests like this one."""
+    if not isinstance(transport, PooledTransport):
+        return None
+    try:
+        prepared = transport.prepare(request)
+    except httpx.LocalProtocolError:
+        return None  # Each request will fail in the same way, and is told why.
+    return None if prepared is None else (transport, prepared)
 
 
 def _phases(timeouts: Timeouts) -> dict[str, float | None]:

@@ -77,6 +77,15 @@ class Exchange(httpx.AsyncByteStream):
             self._connection.abandon(self)
             raise
 
+    def whole(self) -> bytes | None:
+        """Give the body if all of it is there, which is usual when the head is, and has not been read; else None."""
+        if not self.complete or self.failure is not None:
+            return None
+        body = b"".join(self.pieces)
+        self.pieces.clear()
+        self.waiting = 0
+        return body
+
     async def __aiter__(self) -> AsyncIterator[bytes]:
         try:
             while True:

@@ -78,7 +78,7 @@ def script_of(text: str) -> str | None:
         return None
     step = max(1, len(text) // SAMPLE)
     sample = text[::step][:SAMPLE]
-    if max(sample) < LATIN_ENDS:
+    if sample.isascii() or max(sample) < LATIN_ENDS:
         return "Latin" if any(map(str.isalpha, sample)) else None
     found: Counter[str] = Counter()
     for letter, times in Counter(sample).items():
