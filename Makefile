@@ -10,7 +10,7 @@ BIN := .venv/bin
 READY := .venv/.synced
 
 # Folders that hold Python files; the linters refuse to be sent to one that holds none.
-CHECKED := src tests $(foreach folder,examples benchmarks,$(if $(wildcard $(folder)/*.py),$(folder)))
+CHECKED := src tests assets/src $(foreach folder,examples benchmarks,$(if $(wildcard $(folder)/*.py),$(folder)))
 
 .PHONY: help test lint format demo bench coverage
 .DEFAULT_GOAL := help

@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
+import logging
+import os
+import secrets
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import fs as pafs
 
 from corpusmill.testing import FakeEndpoint
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    from collections.abc import Iterator, Sequence
+
+# What these tests start shall neither look for news nor leave anything in the home folder.
+os.environ["DAGSTER_DISABLE_TELEMETRY"] = "1"
+
+
+def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
+    """Let Dagster use what Pydantic calls old, and say which of its own parameters are young."""
+    for item in items:
+        if Path(item.path).parent == Path(__file__).parent:
+            for what in (".*is currently in (beta|preview)", ".*parse_obj_as.* is deprecated"):
+                item.add_marker(pytest.mark.filterwarnings(f"ignore:{what}"))
+
 
 TEXTS = {
     "en": ["The sea is calm today.", "Two ships\ncame back.", "", "Who lit the lamp?"],
@@ -34,13 +50,6 @@ def endpoint(server: FakeEndpoint) -> Iterator[FakeEndpoint]:
     server.reset()
     yield server
     server.configure(faults=None, limits=None, latency=None)
-
-
-@pytest.fixture
-def instance() -> Iterator[dg.DagsterInstance]:
-    """An instance that is gone after the test."""
-    with dg.DagsterInstance.ephemeral() as made:
-        yield made
 
 
 @pytest.fixture
@@ -65,3 +74,94 @@ def job(tmp_path: Path, corpus: Path, endpoint: FakeEndpoint) -> dict[str, Any]:
         "endpoint": {"openai_compatible": {"base_url": endpoint.base_url, "model": "any"}},
         "store": f"sqlite:///{tmp_path / 'store.db'}",
     }
+
+
+class Runs:
+    """Runs assets in this process, against an instance of its own."""
+
+    def __init__(self, instance: dg.DagsterInstance) -> None:
+        self.instance = instance
+
+    def materialise(
+        self,
+        definitions: dg.Definitions,
+        *,
+        partition: str | None = None,
+        span: tuple[str, str] | None = None,
+        resources: dict[str, Any] | None = None,
+        assets: Sequence[str] | None = None,
+    ) -> dg.ExecuteInProcessResult:
+        """Run the assets of some definitions; `span` is a range of partitions in one run."""
+        graph = dg.Definitions.merge(definitions, dg.Definitions(resources=resources or {}))
+        tags = {} if partition is None else {"dagster/partition": partition}
+        if span is not None:
+            tags = {
+                "dagster/asset_partition_range_start": span[0],
+                "dagster/asset_partition_range_end": span[1],
+            }
+        return graph.resolve_implicit_global_asset_job_def().execute_in_process(
+            instance=self.instance,
+            raise_on_error=False,
+            tags=tags,
+            asset_selection=None if assets is None else [dg.AssetKey(name) for name in assets],
+        )
+
+    @staticmethod
+    def events(result: dg.ExecuteInProcessResult, asset: str) -> dict[str | None, dg.AssetMaterialization]:
+        """Give the last materialisation of each partition of an asset in a run; None is that of the whole asset."""
+        return {
+            event.materialization.partition: event.materialization
+            for event in result.get_asset_materialization_events()
+            if event.asset_key == dg.AssetKey(asset)
+        }
+
+    def told(self, result: dg.ExecuteInProcessResult, asset: str) -> dict[str, Any]:
+        """Give the values of the metadata of an asset without partitions."""
+        return {name: value.value for name, value in self.events(result, asset)[None].metadata.items()}
+
+    @staticmethod
+    def failure(result: dg.ExecuteInProcessResult) -> tuple[str, dict[str, Any]]:
+        """Give the description and the metadata of the failure that ended a step."""
+        (event,) = [event for event in result.all_events if event.event_type_value == "STEP_FAILURE"]
+        data = event.step_failure_data
+        assert data.user_failure_data is not None, data.error
+        return data.user_failure_data.description or "", {
+            name: value.value for name, value in data.user_failure_data.metadata.items()
+        }
+
+
+@pytest.fixture
+def runs() -> Iterator[Runs]:
+    """Runs in an instance that is gone after the test."""
+    with dg.DagsterInstance.ephemeral() as instance:
+        yield Runs(instance)
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[str]:
+    """The address of an S3 server on loopback."""
+    from moto.server import ThreadedMotoServer
+
+    logging.getLogger("werkzeug").setLevel(logging.CRITICAL)
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture
+def bucket(s3_server: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The URL of an empty bucket that the environment leads to."""
+    for name, value in {
+        "AWS_ENDPOINT_URL_S3": f"http://{s3_server}",
+        "AWS_ACCESS_KEY_ID": "fake",
+        "AWS_SECRET_ACCESS_KEY": "fake",
+        "AWS_REGION": "us-east-1",
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }.items():
+        monkeypatch.setenv(name, value)
+    name = f"bucket-{secrets.token_hex(4)}"
+    s3 = pafs.S3FileSystem(endpoint_override=s3_server, scheme="http", allow_bucket_creation=True)
+    s3.create_dir(name)
+    return f"s3://{name}"

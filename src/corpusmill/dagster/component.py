@@ -113,12 +113,9 @@ def _field(model: Any, description: str) -> Any:
 class EnrichmentComponent(dg.Component, dg.Resolvable, dg.Model):
     """Columns that a model fills, as an asset: translated, summarised, questioned, extracted, or freely asked."""
 
-    asset: Annotated[
-        dg.ResolvedAssetSpec,
-        dg.Resolver.default(
-            description="The asset: its key, and group_name, description, owners, tags, deps, automation_condition, …"
-        ),
-    ]
+    asset: dg.ResolvedAssetSpec = Field(
+        description="The asset: its key, and group_name, description, owners, tags, deps, automation_condition, …"
+    )
     job: Annotated[
         str | None,
         dg.Resolver.default(

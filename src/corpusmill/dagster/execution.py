@@ -83,11 +83,11 @@ class Execution:
                 done[partition] = self._one(partition)
             except CorpusmillError as error:
                 if not is_of_one_partition(error):
-                    self._give_up(error)
+                    self.give_up(error)
                 failed[partition] = error
                 self.context.log.error("%s: %s", partition, error)  # noqa: TRY400 - it says what to do
                 continue
-            self._tell(partition, done[partition])
+            yield self._event(partition, done[partition])
         if failed:
             raise self._failure(failed, len(partitions))
         if self._others_follow():
@@ -95,7 +95,7 @@ class Execution:
             # what is told after them counts.
             yield dg.MaterializeResult(asset_key=self.spec.key)
             for partition, finished in done.items():
-                self._tell(partition, finished)
+                yield self._event(partition, finished)
         yield from judged(
             self.rules,
             [each for finished in done.values() for each in finished.tallies],
@@ -105,23 +105,21 @@ class Execution:
 
     def _others_follow(self) -> bool:
         chosen = self.context.run.asset_selection
-        return chosen is None or bool(set(chosen) - {self.spec.key})
+        return not chosen or bool(set(chosen) - {self.spec.key})
 
-    def _tell(self, partition: str, finished: Finished) -> None:
+    def _event(self, partition: str, finished: Finished) -> dg.AssetMaterialization:
         dimensions = partition.keys_by_dimension if isinstance(partition, dg.MultiPartitionKey) else {}
-        self.context.log_event(
-            dg.AssetMaterialization(
-                self.spec.key,
-                partition=partition,
-                metadata=finished.metadata,
-                tags={
-                    "dagster/data_version": finished.version.value,
-                    "dagster/data_version_is_user_provided": "true",
-                    "dagster/code_version": self.spec.code_version or "",
-                    # By these the event is found by either of its dimensions.
-                    **{f"dagster/partition/{name}": key for name, key in dimensions.items()},
-                },
-            )
+        return dg.AssetMaterialization(
+            self.spec.key,
+            partition=partition,
+            metadata=finished.metadata,
+            tags={
+                "dagster/data_version": finished.version.value,
+                "dagster/data_version_is_user_provided": "true",
+                "dagster/code_version": self.spec.code_version or "",
+                # By these the event is found by either of its dimensions.
+                **{f"dagster/partition/{name}": key for name, key in dimensions.items()},
+            },
         )
 
     def _failure(self, failed: Mapping[str, CorpusmillError], of: int) -> dg.Failure:
@@ -137,15 +135,16 @@ class Execution:
         try:
             return self._one(partition)
         except CorpusmillError as error:
-            self._give_up(error)
+            self.give_up(error)
 
-    def _give_up(self, error: CorpusmillError) -> NoReturn:
+    def give_up(self, error: CorpusmillError) -> NoReturn:
+        """Raise what becomes of an error that ends the step."""
         verdict = verdict_on(error, now=dt.datetime.now(dt.UTC), waits=self.context.retry_number)
         if verdict.wait is not None:
             self.context.log.warning("%s; asking again in %.0f s", error, verdict.wait)
         if verdict.resets_at is not None:
             self.context.instance.add_run_tags(
-                self.context.run_id, {WAITS_FOR: "quota", RESETS_AT: verdict.resets_at.isoformat()}
+                self.context.run.run_id, {WAITS_FOR: "quota", RESETS_AT: verdict.resets_at.isoformat()}
             )
         raise as_failure(error, verdict) from error
 

@@ -35,7 +35,9 @@ class ArrowParquetIOManager(dg.ConfigurableIOManager):
     """
 
     base: str = Field(description="the folder or URL below which assets are kept")
-    compression: str = Field("zstd", description="of the columns: zstd, snappy, gzip, brotli, lz4 or none")
+    compression: str = Field(
+        default="zstd", description="of the columns: zstd, snappy, gzip, brotli, lz4 or none"
+    )
 
     def handle_output(self, context: dg.OutputContext, obj: Any) -> None:
         """Write an output whole, or not at all."""

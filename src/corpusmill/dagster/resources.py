@@ -20,14 +20,16 @@ if TYPE_CHECKING:
 class EndpointResource(dg.ConfigurableResource[Any], ABC):
     """Who is asked. An asset may name its own model; `model` is for those that do not."""
 
-    model: str | None = Field(None, description="the model that is asked where an asset names none")
-    api_key: str | None = Field(None, repr=False, description="the key, as dg.EnvVar")
-    headers: dict[str, str] | None = Field(None, repr=False, description="further headers of every request")
+    model: str | None = Field(default=None, description="the model that is asked where an asset names none")
+    api_key: str | None = Field(default=None, repr=False, description="the key, as dg.EnvVar")
+    headers: dict[str, str] | None = Field(
+        default=None, repr=False, description="further headers of every request"
+    )
     identity: str | None = Field(
-        None, description="which model answers, when several routes lead to it; only with model"
+        default=None, description="which model answers, when several routes lead to it; only with model"
     )
     stream: bool = Field(default=False, description="ask for answers in pieces")
-    context_tokens: int | None = Field(None, description="tokens of prompt and answer together")
+    context_tokens: int | None = Field(default=None, description="tokens of prompt and answer together")
 
     @abstractmethod
     def endpoint(self, model: str | None = None) -> Endpoint:
@@ -51,7 +53,7 @@ class EndpointResource(dg.ConfigurableResource[Any], ABC):
 class SambaNovaResource(EndpointResource):
     """SambaNova Cloud. Without `api_key` the key is taken from SAMBANOVA_API_KEY where the run runs."""
 
-    base_url: str | None = Field(None, description="another address of the service")
+    base_url: str | None = Field(default=None, description="another address of the service")
 
     def endpoint(self, model: str | None = None) -> Endpoint:
         """Give the endpoint for a model."""
@@ -94,19 +96,21 @@ class StoreResource(dg.ConfigurableResource[Any]):
 
     url: str = Field(repr=False, description="such as sqlite:////var/lib/corpusmill/store.db")
     mode: Literal["read-write", "read-only", "replay", "refresh", "off"] = Field(
-        "read-write", description="how the store is used"
+        default="read-write", description="how the store is used"
     )
 
 
 class LimitsResource(dg.ConfigurableResource[Any]):
     """How fast the endpoint may be asked by each run."""
 
-    concurrency: int = Field(64, description="the most requests that are sent and not yet kept")
+    concurrency: int = Field(default=64, description="the most requests that are sent and not yet kept")
     requests_per_minute: float | None = None
     tokens_per_minute: float | None = None
-    patience: float = Field(600.0, description="seconds that the endpoint may be down before a run ends")
-    connect_timeout: float = Field(10.0, description="seconds")
-    read_timeout: float = Field(600.0, description="seconds")
+    patience: float = Field(
+        default=600.0, description="seconds that the endpoint may be down before a run ends"
+    )
+    connect_timeout: float = Field(default=10.0, description="seconds")
+    read_timeout: float = Field(default=600.0, description="seconds")
 
     def limits(self) -> Limits:
         """Give the limits; raise `UsageError` for values that could not mean anything."""

@@ -1,0 +1,1 @@
+"""A corpus and what a model makes of it, as Dagster assets."""

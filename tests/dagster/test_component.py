@@ -1,0 +1,150 @@
+"""The component: in a sandbox as a user writes it, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+import pytest
+from dagster.components.testing import create_defs_folder_sandbox
+
+from corpusmill import read
+from corpusmill.dagster import EnrichmentComponent
+
+if TYPE_CHECKING:
+    from tests.dagster.conftest import Runs
+
+    from corpusmill.testing import FakeEndpoint
+
+
+def load(attributes: dict[str, Any] | str, **files: str) -> dg.Definitions:
+    """Load a component from a `defs.yaml` with these attributes (or this text), beside other files."""
+    with create_defs_folder_sandbox() as sandbox:
+        folder = sandbox.defs_folder_path / "translation"
+        folder.mkdir(parents=True)
+        text = attributes if isinstance(attributes, str) else json.dumps(attributes, indent=1)
+        indented = "".join(f"  {line}\n" for line in text.splitlines())
+        (folder / "defs.yaml").write_text(
+            f"type: corpusmill.dagster.EnrichmentComponent\n\nattributes:\n{indented}", "utf-8"
+        )
+        for name, content in files.items():
+            (folder / name.replace("_", ".")).write_text(content, "utf-8")
+        with sandbox.build_all_defs() as definitions:
+            definitions.resolve_asset_graph()
+            return definitions
+
+
+def refusal_of(attributes: dict[str, Any] | str) -> str:
+    """Give all that is said when a component is refused, causes included."""
+    with pytest.raises(Exception) as raised:  # noqa: PT011 - Dagster's errors are many, and what they say counts
+        load(attributes)
+    said: list[str] = []
+    error: BaseException | None = raised.value
+    while error is not None:
+        said.append(str(error))
+        error = error.__cause__ or error.__context__
+    return "\n".join(said)
+
+
+def test_a_component_with_its_fields_inline_materialises(
+    job: dict[str, Any], runs: Runs, endpoint: FakeEndpoint
+) -> None:
+    """Several prompts in a pass, partitions, checks and the asset's own attributes, all in YAML."""
+    job["prompts"].append({"ask": {"template": "Topic of {text}?", "into": "topic"}})
+    attributes = {
+        **job,
+        "asset": {"key": "corpus/translated", "group_name": "texts", "owners": ["team:corpus"]},
+        "partitions": {"lang": {"type": "static", "keys": ["en", "de"], "column": "lang", "hive": "of"}},
+        "checks": {"failed_rows": {"blocking": True}, "structure_kept": False},
+    }
+    definitions = load(attributes)
+    node = definitions.resolve_asset_graph().get(dg.AssetKey(["corpus", "translated"]))
+    assert (node.group_name, list(node.owners)) == ("texts", ["team:corpus"])
+    names = {key.name for key in node.check_keys}
+    assert "failed_rows" in names
+    assert "structure_kept" not in names
+    assert runs.materialise(definitions, partition="de").success
+    assert read(job["sink"], partition={"of": "de"}).schema.names[-2:] == ["topic", "topic_outcome"]
+
+
+def test_a_component_may_name_a_job_file_beside_it(
+    job: dict[str, Any], runs: Runs, endpoint: FakeEndpoint
+) -> None:
+    """The path is that of a job file, taken from the component's own folder; its keys may not stand beside it."""
+    with create_defs_folder_sandbox() as sandbox:
+        folder = sandbox.defs_folder_path / "translation"
+        folder.mkdir(parents=True)
+        (folder / "job.yaml").write_text(json.dumps(job), "utf-8")
+        (folder / "defs.yaml").write_text(
+            "type: corpusmill.dagster.EnrichmentComponent\nattributes: {asset: {key: translated}, job: job.yaml}\n",
+            "utf-8",
+        )
+        with sandbox.build_all_defs() as definitions:
+            assert runs.materialise(definitions).success
+    assert "not in both" in refusal_of({"asset": {"key": "x"}, "job": "job.yaml", "source": "a.parquet"})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"prompts": [{"translate": {"colum": "text", "into": "t", "to": "lv"}}]}, "colum"),
+        ({"promts": []}, "promts"),
+        (
+            {"prompts": [{"ask": {"template": "Topic of {{ text }}?", "into": "t"}}]},
+            "a column is written {text}",
+        ),
+        ({"prompts": [{"ask": {"template": "Topic?", "into": "t"}}]}, "names no column"),
+        ({"partitions": {"lang": {"type": "static"}}}, "need keys"),
+        ({"partitions": {"lang": {"type": "daily", "start": "2026-01-01", "keys": ["a"]}}}, "have no keys"),
+        ({"checks": {"typo": False}}, "no check is called typo"),
+        ({"checks": {"failed_rows": {"most": 7}}}, "most"),
+    ],
+)
+def test_what_is_wrong_is_named(job: dict[str, Any], change: dict[str, Any], message: str) -> None:
+    """A wrong key, a template of the wrong kind, a missing field: the error says which."""
+    assert message in refusal_of({**job, "asset": {"key": "translated"}, **change})
+
+
+@pytest.mark.parametrize(
+    "written", ["glossary: {no: nē}", "glossary: {yes: on}", "seed: 0123", "stop: [22:30]", "seed: 1_000"]
+)
+def test_yaml_that_means_something_else_to_dagster_is_refused(written: str, endpoint: FakeEndpoint) -> None:
+    """`no` is a text in a job file and false in Dagster's YAML: the component says what to put in quotes."""
+    text = f"""
+asset: {{key: translated}}
+source: corpus.parquet
+sink: out
+prompts:
+  - translate:
+      column: text
+      into: t
+      to: lv
+      {written}
+endpoint: {{openai_compatible: {{base_url: {endpoint.base_url}, model: any}}}}
+"""
+    said = refusal_of(text)
+    assert "write it as '" in said or "Input should be a valid string" in said
+    load(text.replace(written, 'glossary: {"no": nē}'))
+
+
+def test_a_missing_variable_of_the_environment_does_not_stop_the_definitions(
+    job: dict[str, Any], runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A key is needed where a run runs: definitions load without it, and the run names what is missing."""
+    monkeypatch.delenv("NO_SUCH_KEY", raising=False)
+    job["endpoint"]["openai_compatible"]["api_key"] = "${NO_SUCH_KEY}"
+    job["endpoint"]["openai_compatible"]["base_url"] = "${NO_SUCH_URL}"
+    definitions = load({**job, "asset": {"key": "translated"}})
+    description, _ = runs.failure(runs.materialise(definitions))
+    assert "NO_SUCH_" in description
+
+
+def test_every_field_is_documented_for_those_who_write_the_yaml() -> None:
+    """The schema that editors and `dg docs` show has a description of each field, and knows the job's keys."""
+    model = EnrichmentComponent.get_model_cls()
+    assert model is not None
+    schema = model.model_json_schema()
+    assert not [name for name, field in schema["properties"].items() if not field.get("description")]
+    assert {"source", "sink", "prompts", "endpoint", "partitions", "checks"} <= schema["properties"].keys()
+    assert "TranslateModel" in schema["$defs"]
