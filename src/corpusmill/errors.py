@@ -42,6 +42,10 @@ class SourceChangedError(CorpusmillError):
     """A file of the source changed while the run was reading it, or since its shard was planned."""
 
 
+class ShardChangedError(SourceChangedError):
+    """The source or the job is no longer what the shards were planned for: they have to be planned again."""
+
+
 class SinkError(UsageError):
     """The sink cannot be written as asked: not empty, of another job, not writable, held by another run."""
 

@@ -68,7 +68,8 @@ class RunReport:
     that the last five add up to rows times prompts. Tokens and cost are those of the answers that this run fetched;
     what came from the store cost nothing. `cost` is in US dollars, None where the price is not known.
     `possibly_paid_twice` is the most requests that may have been paid more than once since this run key was first
-    started, over kills and retries. `seconds` is wall time.
+    started, over kills and retries. `answers` counts the answers that this run fetched and kept, also those of
+    rows that were not finished. `seconds` is wall time.
     """
 
     rows: int
@@ -92,6 +93,7 @@ class RunReport:
     prompts: Sequence[PromptReport] = ()
     retries: Mapping[str, int] = field(default_factory=dict)
     rate_limited: int = 0
+    answers: int = 0
     changed_types: Sequence[str] = ()
     warnings: Sequence[str] = ()
     latency: Sequence[int] = ()
@@ -116,6 +118,16 @@ class RunReport:
                     f"{prompt.live} live + {prompt.cached} cached + {prompt.deduplicated} deduplicated + "
                     f"{prompt.skipped} skipped + {prompt.unanswered} unanswered = {origins}; nothing was committed"
                 )
+
+
+def report_of(values: Mapping[str, Any]) -> RunReport:
+    """Give the report that `as_dict` gave these values of."""
+    made = dict(values)
+    made["prompts"] = [PromptReport(**prompt) for prompt in made.get("prompts", ())]
+    made["timeline"] = [Moment(**moment) for moment in made.get("timeline", ())]
+    for name in ("samples", "slowest", "failures"):
+        made[name] = [Sample(**sample) for sample in made.get(name, ())]
+    return RunReport(**made)
 
 
 SUMMARY = (

@@ -29,6 +29,7 @@ from corpusmill.report import PromptReport, RunReport, summary
 from corpusmill.rows.render import Renderer
 from corpusmill.store import ReadOnlyStore, ReplayStore, ThrowawayStore, open_store
 from corpusmill.tables import SinkSpec, changed_types, check_storable, open_sink, open_source
+from corpusmill.transform.running import Filling, check_streamable, filled_by_jobs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -119,7 +120,7 @@ def enrich(
         retry=retry or RetryPolicy(),
         failures=failures or FailurePolicy(),
         budget=budget,
-        prices=prices or _list_prices(budget, endpoint),
+        prices=prices or list_prices(budget, endpoint),
         transport=transport,
         progress=progress,
         on_start=on_start,
@@ -145,29 +146,41 @@ def enrich(
 
     if is_done():
         target.tidy()
-        return _skipped(target.manifest(), target.shown)
+        return skipped_report(target.manifest(), target.shown)
     with target.lock():
         if is_done():
-            return _skipped(target.manifest(), target.shown)
+            return skipped_report(target.manifest(), target.shown)
         writing = target.begin(plan.schema, run_key=plan.run_key, job_key=plan.job_key)
         log = FailureLog()
         output = PartsOutput(writing, rows_per_part=target.spec.rows_per_part)
         try:
-            with _opened_store(conduct) as stored:
-                run = _Run(
-                    plan, prompts, endpoint, conduct, stored, total=opened.rows, telemetry=telemetry, log=log
+            with (
+                opened_store(conduct) as stored,
+                filled_by_jobs(endpoint, _filling(conduct, opened, plan, prompts, stored)) as asking,
+            ):
+                run = Running(
+                    plan,
+                    prompts,
+                    asking.endpoint,
+                    conduct,
+                    stored,
+                    total=opened.rows,
+                    telemetry=telemetry,
+                    log=log,
+                    refused=asking.refused,
                 )
                 report = run.go(opened.chunks(), output, shown=target.shown, job=written_job or {})
                 opened.verify_unchanged()
                 reach("before commit")
-                _refuse_failures(report, conduct.failures, target, log)
+                refuse_failures(report, conduct.failures, target, log)
                 writing.commit(
-                    failed=sum(_failed(prompt, conduct.failures.statuses) for prompt in report.prompts),
+                    failed=sum(failed_rows(prompt, conduct.failures.statuses) for prompt in report.prompts),
                     manifest_extra={"report": summary(report), "identity": endpoint.identity},
-                    sidecars=_sidecars(report, log),
+                    sidecars=sidecars_of(report, log),
                 )
                 reach("committed")
                 run.finish()
+                asking.finish()
             return report
         except BaseException:
             output.discard()
@@ -206,11 +219,12 @@ def enrich_batches(
         retry=retry or RetryPolicy(),
         failures=failures or FailurePolicy(),
         budget=budget,
-        prices=prices or _list_prices(budget, endpoint),
+        prices=prices or list_prices(budget, endpoint),
         transport=transport,
         progress=progress,
     )
     conduct.check()
+    check_streamable(endpoint)
     opened = open_source(_reader(batches))
     plan = make_plan(
         schema=opened.schema,
@@ -236,8 +250,10 @@ def _stream(
 ) -> Iterator[pa.RecordBatch]:
     output = OrderedOutput()
     log = FailureLog()
-    with contextlib.closing(log), _opened_store(conduct) as stored:
-        run = _Run(plan, prompts, endpoint, conduct, stored, total=opened.rows, telemetry=telemetry, log=log)
+    with contextlib.closing(log), opened_store(conduct) as stored:
+        run = Running(
+            plan, prompts, endpoint, conduct, stored, total=opened.rows, telemetry=telemetry, log=log
+        )
         thread = run.start(opened.chunks(), output)
         try:
             yield from output.batches(thread.done)
@@ -252,10 +268,10 @@ def _stream(
         run.finish()
         if on_report is not None:
             on_report(report)
-        _refuse_failures(report, conduct.failures, None, log)
+        refuse_failures(report, conduct.failures, None, log)
 
 
-class _Run:
+class Running:
     """One run with its store open: from chunks to a report."""
 
     def __init__(
@@ -269,6 +285,7 @@ class _Run:
         total: int | None,
         telemetry: bool,
         log: FailureLog,
+        refused: Callable[[bytes], tuple[str, str] | None] | None = None,
     ) -> None:
         check_descriptors(conduct.limits.concurrency)
         self._plan = plan
@@ -277,6 +294,7 @@ class _Run:
         self._conduct = conduct
         self._store = store
         self._total = total
+        self._refused = refused
         self._ledger = Ledger([prompt.into for prompt in prompts])
         self._binder = Binder(
             prompts=prompts,
@@ -312,6 +330,7 @@ class _Run:
                 refresh=frozenset(conduct.refresh) if conduct.refresh else None,
                 price=_price(conduct.prices),
                 fit=fit_of(self._store, self._endpoint),
+                refused=self._refused,
             ),
             limits=conduct.limits,
             binder=self._binder,
@@ -408,6 +427,7 @@ class _Run:
             prompts=prompts,
             retries=dict(wire.retries),
             rate_limited=wire.rate_limited,
+            answers=wire.live,
             changed_types=changed_types(self._plan.schema),
             latency=list(wire.latency),
             timeline=list(engine.timeline.moments),
@@ -418,8 +438,25 @@ class _Run:
         )
 
 
+def _filling(
+    conduct: Conduct, opened: Source, plan: Plan, prompts: Sequence[Prompt], store: Store
+) -> Filling:
+    return Filling(
+        chunks=opened.chunks,
+        prompts=prompts,
+        store=store,
+        run_key=plan.run_key,
+        refresh=conduct.mode == "refresh",
+        replay=conduct.mode == "replay",
+        price=_price(conduct.prices),
+        progress=conduct.progress,
+        on_start=conduct.on_start,
+    )
+
+
 @contextlib.contextmanager
-def _opened_store(conduct: Conduct) -> Iterator[Store]:
+def opened_store(conduct: Conduct) -> Iterator[Store]:
+    """Open the store as the mode has it; close it in the end, unless it was given open."""
     if not isinstance(conduct.store, str):
         yield conduct.store
         return
@@ -457,7 +494,7 @@ def _reader(batches: Iterable[pa.RecordBatch] | pa.RecordBatchReader | pa.Table)
     return pa.RecordBatchReader.from_batches(first.schema, chain())
 
 
-def _list_prices(budget: Budget | None, endpoint: Endpoint) -> tuple[float, float] | None:
+def list_prices(budget: Budget | None, endpoint: Endpoint) -> tuple[float, float] | None:
     """Give the public prices of the endpoint's model, where a budget in dollars needs them and nobody stated any."""
     if budget is None or budget.usd is None:
         return None
@@ -474,14 +511,16 @@ def _price(prices: tuple[float, float] | None) -> Callable[[int, int], float] | 
     )
 
 
-def _failed(prompt: PromptReport, statuses: Sequence[str]) -> int:
+def failed_rows(prompt: PromptReport, statuses: Sequence[str]) -> int:
+    """Count the rows of a prompt that have one of these statuses."""
     return sum(prompt.outcomes.get(status, 0) for status in statuses)
 
 
-def _refuse_failures(report: RunReport, policy: FailurePolicy, target: Any, log: FailureLog) -> None:
+def refuse_failures(report: RunReport, policy: FailurePolicy, target: Any, log: FailureLog) -> None:
+    """Raise `TooManyFailuresError` when more rows failed than may; they are then listed beside the sink `target`."""
     for prompt in report.prompts:
         asked = report.rows - prompt.skipped
-        failed = _failed(prompt, policy.statuses)
+        failed = failed_rows(prompt, policy.statuses)
         if asked and failed / asked > policy.max_failed:
             where = f" They are listed in {target.write_failures(log.lines())}." if target is not None else ""
             kinds = ", ".join(
@@ -496,7 +535,8 @@ def _refuse_failures(report: RunReport, policy: FailurePolicy, target: Any, log:
             raise error
 
 
-def _sidecars(report: RunReport, log: FailureLog) -> dict[str, bytes]:
+def sidecars_of(report: RunReport, log: FailureLog) -> dict[str, bytes]:
+    """Give the files that lie beside the manifest, by name."""
     sidecars = {
         "report.json": msgspec.json.format(msgspec.json.encode(report.as_dict()), indent=1) + b"\n",
         "report.html": render(report).encode(),
@@ -506,7 +546,7 @@ def _sidecars(report: RunReport, log: FailureLog) -> dict[str, bytes]:
     return sidecars
 
 
-def _skipped(manifest: Manifest | None, shown: str) -> RunReport:
+def skipped_report(manifest: Manifest | None, shown: str) -> RunReport:
     """Give the report of a run that had nothing to do, from what the run before it wrote down."""
     assert manifest is not None
     before = manifest.extra.get("report", {})

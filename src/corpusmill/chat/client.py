@@ -19,6 +19,7 @@ from corpusmill.chat.verdict import RowFailed
 from corpusmill.chat.waits import NAMES
 from corpusmill.chat.wire import Encoder
 from corpusmill.endpoints.endpoint import shown_url
+from corpusmill.exchange import NotACompletionError, read_completion
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -188,6 +189,9 @@ class ChatClient:
             if cut is None:
                 # Everything that was announced has come; how the connection ended no longer matters.
                 fault = None
+        elif fault is not None and _is_whole(status, body):
+            fault = None
+            notes = ("connection_lost_after_answer",)
         return self._verdict(
             started,
             status=status,
@@ -238,6 +242,16 @@ def _lean(
     except httpx.LocalProtocolError:
         return None  # Each request will fail in the same way, and is told why.
     return None if prepared is None else (transport, prepared)
+
+
+def _is_whole(status: int, body: bytes) -> bool:
+    """Tell whether what came before a connection broke is a whole answer, which was paid for."""
+    if status != 200:  # noqa: PLR2004 - the status of answers
+        return False
+    try:
+        return read_completion(body).finish_reason is not None
+    except NotACompletionError:
+        return False
 
 
 def _phases(timeouts: Timeouts) -> dict[str, float | None]:

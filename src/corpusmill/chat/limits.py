@@ -32,6 +32,9 @@ LONGEST_PAUSE = 60.0
 RESET_UNKNOWN = 1.0
 """Seconds to wait for a limit of which nothing is left and which does not say when it begins anew."""
 
+GIVE_UP_AFTER = 0.1
+"""Seconds past the patience at which it is certain to be over."""
+
 TOKEN_SECONDS = 5.0
 """The burst of tokens, as seconds of their rate: a few requests' worth, where one request needs hundreds."""
 
@@ -123,6 +126,7 @@ class Limiter:
             self._buckets.append((full_bucket(limits.tokens_per_minute, now, seconds=TOKEN_SECONDS), True))
         self._requests: _Allowance | None = None
         self._tokens: _Allowance | None = None
+        self._tokens_out = 0.0
         self._paused_until = 0.0
         self._pause_reason = ""
         self.waiting: Wait | None = None
@@ -169,13 +173,17 @@ class Limiter:
         permit.sent = now
         permit.probe = self.breaker.sent()
         self.out += 1
+        self._tokens_out += permit.tokens
         return True
 
     def _against(self, permit: Permit, now: float) -> Wait | None:
         if not self.concurrency.allows(self.out):
             return Wait(reason="as many are out as may be", until=None)
         if not self.breaker.allows(now):
-            until = None if self.breaker.state == "probing" else self.breaker.next_probe
+            until = self.breaker.next_probe
+            if self.breaker.state == "probing":
+                # The probe may hang; the patience ends all the same.
+                until = (self.breaker.since or now) + self.breaker.patience + GIVE_UP_AFTER
             return Wait(reason=f"{self._name} is down: {self.breaker.reason}", until=until)
         if self._paused_until > now:
             return Wait(reason=self._pause_reason, until=self._paused_until)
@@ -201,6 +209,7 @@ class Limiter:
     def leave(self, permit: Permit) -> None:
         """Take a permit back."""
         self.out -= 1
+        self._tokens_out -= permit.tokens
         if permit.probe and not permit.settled:
             self.breaker.lost()
         if self._queue:
@@ -234,7 +243,7 @@ class Limiter:
             if down and was_open and not verdict.possibly_paid:
                 verdict = replace(verdict, counted=False)
         if verdict.rates is not None:
-            self._obey(verdict.rates, now)
+            self._obey(verdict.rates, permit, now)
         return verdict
 
     def _settle_tokens(self, permit: Permit, verdict: Verdict, used: float | None, now: float) -> None:
@@ -255,14 +264,17 @@ class Limiter:
                 self._paused_until = until
                 self._pause_reason = f"the server asked to wait {verdict.wait:g} s"
 
-    def _obey(self, rates: Rates, now: float) -> None:
+    def _obey(self, rates: Rates, permit: Permit, now: float) -> None:
         # What is out may or may not be in the server's count: the cautious reading is that it is not.
         others = self.out - 1
+        tokens_of_others = self._tokens_out - permit.tokens
         if rates.requests is not None:
             until = now + _bounded(rates.requests_reset)
             self._requests = _Allowance(left=rates.requests - others, until=until)
         if rates.tokens is not None:
-            self._tokens = _Allowance(left=rates.tokens, until=now + _bounded(rates.tokens_reset))
+            self._tokens = _Allowance(
+                left=rates.tokens - tokens_of_others, until=now + _bounded(rates.tokens_reset)
+            )
 
     def _pump(self) -> None:
         """Give permits to those who wait, as far as it goes, and see to it that somebody looks again."""

@@ -27,7 +27,7 @@ from corpusmill.chat.verdict import (
     Verdict,
 )
 from corpusmill.errors import BudgetUsedUpError, ComeBackLaterError, RunEndedError
-from corpusmill.exchange import read_completion
+from corpusmill.exchange import Completion, read_completion
 from corpusmill.killpoints import reach
 from corpusmill.rows.judge import CUT, Answer, next_ceiling
 from corpusmill.rows.render import characters
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from corpusmill.chat.client import Client
-    from corpusmill.chat.limits import Limiter
     from corpusmill.engine.pages import OpenChunk
+    from corpusmill.engine.passes import Passes
     from corpusmill.engine.tally import Wire
     from corpusmill.outcome import Status
     from corpusmill.policy import Budget, RetryPolicy
@@ -135,7 +135,7 @@ class Asker:
         self,
         *,
         client: Client,
-        limiter: Limiter,
+        passes: Passes,
         writer: GroupWriter,
         store: Store,
         member: Membership,
@@ -152,7 +152,7 @@ class Asker:
         nothing is sent any more.
         """
         self._client = client
-        self._limiter = limiter
+        self._passes = passes
         self._writer = writer
         self._store = store
         self._member = member
@@ -184,15 +184,19 @@ class Asker:
             verdict, tried, took = await self._until_settled(pending, ceiling)
             attempts += tried
             seconds += took
-            if isinstance(verdict, Answer):
-                return replace(verdict, attempts=attempts, seconds=seconds if attempts else None)
-            if isinstance(verdict, Accepted):
-                following = self._raise_ceiling(pending, verdict, ceiling, raised)
+            completion = None if isinstance(verdict, RowFailed) else verdict.completion
+            if completion is not None:
+                following = self._raise_ceiling(pending, completion, ceiling, raised)
                 if following is not None:
                     ceiling, raised = following, raised + 1
-                    self._wire.retries["length"] += 1
+                    self._wire.retries["length"] += isinstance(verdict, Accepted)
                     continue
-                notes = verdict.notes if not raised else (*verdict.notes, f"ceiling_raised {ceiling}")
+            noted = (f"ceiling_raised {ceiling}",) if raised else ()
+            if isinstance(verdict, Answer):
+                took_part = seconds if attempts else None
+                return replace(verdict, attempts=attempts, seconds=took_part, notes=noted)
+            if isinstance(verdict, Accepted):
+                notes = (*verdict.notes, *noted)
                 return Answer(
                     completion=verdict.completion,
                     kind=_kind(verdict),
@@ -230,11 +234,11 @@ class Asker:
         return fit.ceiling(pending.ceiling, characters(messages), script_of_messages(messages))
 
     def _raise_ceiling(
-        self, pending: Pending, verdict: Accepted, ceiling: int | None, raised: int
+        self, pending: Pending, completion: Completion, ceiling: int | None, raised: int
     ) -> int | None:
         prompt = pending.renderer.prompt
         return next_ceiling(
-            verdict.completion,
+            completion,
             ceiling=ceiling,
             highest=prompt.escalate_to,
             context=self._terms.context_tokens,
@@ -280,16 +284,21 @@ class Asker:
     async def _attempt(self, pending: Pending, ceiling: int | None) -> Verdict | _NotAsked:
         if self.ended:
             raise asyncio.CancelledError("the run is ending, and nothing is asked again")
-        if self._probing is None:
-            await self._let_one_ahead()
-            return await self._try_once(pending, ceiling)
-        # Somebody has noted that a quota is used up. One request finds out whether it still is.
-        async with self._probing:
-            verdict = await self._try_once(pending, ceiling)
-            if isinstance(verdict, Accepted) and self._probing is not None:
-                self._probing = None
-                await asyncio.to_thread(self._store.clear_quota, self._identity)
-            return verdict
+        probing = self._probing
+        if probing is not None:
+            # Somebody has noted that a quota is used up. One request finds out whether it still is.
+            async with probing:
+                if self._probing is not None:
+                    return await self._probe_quota(pending, ceiling)
+        await self._let_one_ahead()
+        return await self._try_once(pending, ceiling)
+
+    async def _probe_quota(self, pending: Pending, ceiling: int | None) -> Verdict | _NotAsked:
+        verdict = await self._try_once(pending, ceiling)
+        if isinstance(verdict, Accepted):
+            self._probing = None
+            await asyncio.to_thread(self._store.clear_quota, self._identity)
+        return verdict
 
     async def _let_one_ahead(self) -> None:
         """Wait for what the first request comes to, though not for long: it may be a slow one."""
@@ -303,7 +312,7 @@ class Asker:
         size = characters(pending.rendered.messages)
         tokens = self._estimate.tokens(size, ceiling)
         reserved = await self._reserve(tokens, size, ceiling)
-        async with self._limiter.permit(tokens) as permit:
+        async with self._passes.permit(tokens) as permit:
             task = asyncio.current_task()
             assert task is not None
             self.in_the_air.add(task)
@@ -321,6 +330,7 @@ class Asker:
                 verdict = await self._send(pending, ceiling)
                 self._wire.attempts += 1
                 verdict = permit.settle(verdict, _used(verdict))
+                self._passes.used(tokens, _used(verdict))
                 if isinstance(verdict, RunEnds | ComesBackLater):
                     self._end(_ending(verdict))
                     await asyncio.to_thread(self._note_quota, verdict)
@@ -482,6 +492,7 @@ class Asker:
         )
 
     def _look_up(self, pending: Pending, ceiling: int | None) -> Answer | None:
+        """Give the stored answer under this very ceiling; whether it is high enough is for the caller to see."""
         entries = self._store.get_many([pending.key]).get(pending.key, [])
         entry = choose(entries, ceiling, pending.not_before)
         if entry is None:

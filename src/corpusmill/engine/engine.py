@@ -22,8 +22,15 @@ from corpusmill.endpoints.endpoint import shown_url
 from corpusmill.engine.asking import Asker, Pending, Terms
 from corpusmill.engine.ladder import Rung, climb
 from corpusmill.engine.pages import OpenChunk
+from corpusmill.engine.passes import Passes
 from corpusmill.engine.tally import Ledger, Timeline, Wire
-from corpusmill.errors import BrokenEndpointError, InterruptedRunError, StoreMissError
+from corpusmill.errors import (
+    BrokenEndpointError,
+    EndpointDownError,
+    InterruptedRunError,
+    StoreError,
+    StoreMissError,
+)
 from corpusmill.exchange import read_completion
 from corpusmill.fingerprint import canonical, digest
 from corpusmill.killpoints import reach
@@ -54,6 +61,9 @@ FIRST_ALIKE = 20
 
 MANY_ALIKE = 100
 """And so many in a row, later on."""
+
+SILENT_GRACE = 5.0
+"""Seconds that the last look at an endpoint that is down gets, once the run gives it up."""
 
 REMEMBERED_FAILURES = 10_000
 TICK = 0.25
@@ -94,8 +104,8 @@ class Bindery(Protocol):
 class Progress:
     """What a run is doing, for whoever shows it.
 
-    `rows` have all their answers, of `total` (None when unknown). `waiting` says why nothing goes out, None when all is
-    well; `in_flight` of `concurrency` are out.
+    `rows` of `total` (None when unknown) are done: cells that have their answer, by the number of prompts.
+    `waiting` says why nothing goes out, None when all is well; `in_flight` of `concurrency` are out.
     """
 
     phase: str
@@ -145,6 +155,8 @@ class Engine:
         self._over: asyncio.Event | None = None
         self._room: asyncio.Event | None = None
         self._ending: BaseException | None = None
+        self._store_failure: StoreError | None = None
+        self._asker: Asker | None = None
         self._grace: float | None = None
         self._stopped_early: tuple[float | None] | None = None
         self._ready: deque[Pending] = deque()
@@ -171,18 +183,18 @@ class Engine:
         self._over, self._room = asyncio.Event(), asyncio.Event()
         if self._stopped_early is not None:
             self._stop(self._stopped_early[0])
-        self._desk = ThreadPoolExecutor(1, "corpusmill-desk")
-        self._bindery = ThreadPoolExecutor(1, "corpusmill-bindery")
-        writer = GroupWriter(work.store, work.member.owner)
         timeouts = Timeouts(connect=work.limits.connect_timeout, read=work.limits.read_timeout)
         transport = work.transport or default_transport(
             connections=work.limits.concurrency, timeouts=timeouts
         )
         client = open_client(work.endpoint, transport=transport, timeouts=timeouts)
+        self._desk = ThreadPoolExecutor(1, "corpusmill-desk")
+        self._bindery = ThreadPoolExecutor(1, "corpusmill-bindery")
+        writer = GroupWriter(work.store, work.member.owner)
         self._limiter = Limiter(work.limits, clock=time.monotonic, name=shown_url(work.endpoint.url))
         self._asker = Asker(
             client=client,
-            limiter=self._limiter,
+            passes=Passes(self._limiter, work.store, identity=work.endpoint.identity, limits=work.limits),
             writer=writer,
             store=work.store,
             member=work.member,
@@ -208,6 +220,9 @@ class Engine:
             await client.aclose()
             await asyncio.to_thread(self._desk.shutdown, wait=True, cancel_futures=True)
             await asyncio.to_thread(self._bindery.shutdown, wait=True, cancel_futures=True)
+        if self._store_failure is not None:
+            # Whatever ended the run first, answers that could not be kept are the worse news.
+            raise self._store_failure
         if self._ending is not None:
             raise self._ending
         work.output.finish(self._read_rows)
@@ -233,9 +248,11 @@ class Engine:
                 task.cancel()
 
     def _end(self, error: BaseException) -> None:
+        if isinstance(error, StoreError):
+            self._store_failure = self._store_failure or error
         if self._ending is None:
             self._ending = error
-            if hasattr(self, "_asker"):
+            if self._asker is not None:
                 self._asker.ended = True
                 for task in self._tasks - self._asker.in_the_air:
                     task.cancel()
@@ -244,9 +261,11 @@ class Engine:
 
     async def _land(self) -> None:
         """Wait for what is in the air: it is paid for."""
-        flying = set(self._asker.in_the_air)
+        flying = set(self._asker.in_the_air) if self._asker is not None else set()
         if flying:
-            await asyncio.wait(flying, timeout=self._grace)
+            # Of an endpoint that has long been silent no answer is on its way.
+            silent = self._grace is None and isinstance(self._ending, EndpointDownError)
+            await asyncio.wait(flying, timeout=SILENT_GRACE if silent else self._grace)
 
     def _end_if_done(self) -> None:
         if self._all_read and not self._open_chunks and not self._binding:
@@ -419,6 +438,7 @@ class Engine:
         if failed is not None:
             answer = failed
         else:
+            assert self._asker is not None
             answer = await self._asker.ask(pending)
             if answer.completion is None:
                 self._failed[(pending.key, pending.ceiling)] = replace(answer, attempts=0, seconds=None)

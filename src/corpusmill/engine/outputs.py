@@ -145,6 +145,11 @@ class FailureLog:
         }
         self._file.write(msgspec.json.encode(line) + b"\n")
 
+    def absorb(self, content: bytes) -> None:
+        """Take over the lines that another log has."""
+        self.rows += content.count(b"\n")
+        self._file.write(content)
+
     def lines(self) -> Iterator[bytes]:
         """Give the lines, each with its line feed."""
         self._file.seek(0)

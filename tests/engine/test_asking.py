@@ -1,0 +1,138 @@
+"""Requests from miss to durable: what several processes, ladders, quotas and dead endpoints do to one."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import httpx
+import pyarrow as pa
+import pytest
+
+from corpusmill import Ask, Limits, OpenAICompatible, RetryPolicy, SambaNova, enrich, read
+from corpusmill.errors import EndpointDownError, UsageError
+from corpusmill.testing import FakeEndpoint, Latency
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from corpusmill.report import RunReport
+
+ROWS = pa.table({"text": [f"text number {number}, which is long enough to be cut" for number in range(24)]})
+
+
+def run(folder: Path, endpoint: FakeEndpoint, sink: str, **options: object) -> RunReport:
+    """Enrich the rows with a ladder of two rungs; runs of one folder share a store."""
+    return enrich(
+        ROWS,
+        folder / sink,
+        Ask("Repeat: {text}", into="out", max_tokens=4, escalate_to=400),
+        endpoint=OpenAICompatible(endpoint.base_url, "any"),
+        store=f"sqlite:///{folder / 'store.db'}",
+        **options,  # type: ignore[arg-type]
+    )
+
+
+def test_two_runs_at_once_get_the_same_answers_up_a_ladder(tmp_path: Path) -> None:
+    """Whoever waits for a request that another run asks goes up the ladder too, and pays for nothing again."""
+    failures: list[BaseException] = []
+
+    def other() -> None:
+        try:
+            run(tmp_path, endpoint, "second")
+        except BaseException as error:  # noqa: BLE001 - shown by the assertion below
+            failures.append(error)
+
+    with FakeEndpoint(latency=Latency(mean=0.05)) as endpoint:
+        thread = threading.Thread(target=other)
+        thread.start()
+        run(tmp_path, endpoint, "first")
+        thread.join()
+        stats = endpoint.stats()
+    assert failures == []
+    first, second = (read(tmp_path / name).to_table() for name in ("first", "second"))
+    assert {(row or {})["status"] for row in first["out_outcome"].to_pylist()} == {"completed"}
+    assert first.equals(second)
+    assert stats.computed_again == 0
+
+
+def test_patience_ends_a_run_whose_endpoint_hangs(tmp_path: Path) -> None:
+    """A probe that never comes back does not keep the run for the whole of its read time-out."""
+    started = time.monotonic()
+
+    async def hang(_request: httpx.Request) -> httpx.Response:
+        if time.monotonic() - started < 1.0:
+            raise httpx.ConnectError("refused")
+        await asyncio.sleep(3_600)
+        raise AssertionError("nobody waits an hour")
+
+    with pytest.raises(EndpointDownError, match="has not answered for"):
+        enrich(
+            ROWS,
+            tmp_path / "out",
+            Ask("{text}", into="out"),
+            endpoint=OpenAICompatible("http://127.0.0.1:9/v1", "any"),
+            store=f"sqlite:///{tmp_path / 'store.db'}",
+            limits=Limits(patience=3.0),
+            retry=RetryPolicy(backoff=0.01, backoff_max=0.02, attempts=100),
+            transport=httpx.MockTransport(hang),
+        )
+
+
+def test_a_missing_key_leaves_no_thread_and_no_claim_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is refused when the client is made ends as if nothing had been."""
+    monkeypatch.delenv("SAMBANOVA_API_KEY", raising=False)
+    before = set(threading.enumerate())
+    with pytest.raises(UsageError, match="SAMBANOVA_API_KEY"):
+        enrich(
+            ROWS,
+            tmp_path / "out",
+            Ask("{text}", into="out"),
+            endpoint=SambaNova("gpt-oss-120b"),
+            store=f"sqlite:///{tmp_path / 'store.db'}",
+        )
+    assert set(threading.enumerate()) == before
+
+
+def test_an_answer_that_came_whole_before_the_connection_broke_is_kept(tmp_path: Path) -> None:
+    """It was paid for; what was still announced after it does not matter."""
+
+    class Broken(httpx.AsyncByteStream):
+        async def __aiter__(self):  # type: ignore[no-untyped-def] # noqa: ANN204 - httpx's shape
+            yield b'{"choices": [{"index": 0, "finish_reason": "stop", "message": {"content": "whole"}}]}'
+            raise httpx.ReadError("reset")
+
+    async def answer(_request: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, headers={"content-type": "application/json"}, stream=Broken())
+
+    report = enrich(
+        ROWS.slice(0, 1),
+        tmp_path / "out",
+        Ask("{text}", into="out"),
+        endpoint=OpenAICompatible("http://127.0.0.1:9/v1", "any"),
+        store=f"sqlite:///{tmp_path / 'store.db'}",
+        transport=httpx.MockTransport(answer),
+    )
+    assert (report.attempts, report.answers) == (1, 1)
+    (row,) = read(tmp_path / "out").to_table().to_pylist()
+    assert row["out"] == "whole"
+    assert row["out_outcome"]["notes"] == ["connection_lost_after_answer"]
+
+
+def test_a_quota_that_is_open_again_slows_nobody_down(tmp_path: Path) -> None:
+    """One request finds out that a noted quota has been lifted; the others then go out together."""
+    with FakeEndpoint(latency=Latency(mean=0.2)) as endpoint:
+        where = OpenAICompatible(endpoint.base_url, "any")
+        from corpusmill.store import open_store
+
+        store = open_store(f"sqlite:///{tmp_path / 'store.db'}")
+        store.set_quota(where.identity, resets_at=time.time() + 3_600, reason="a day's requests")
+        store.close()
+        report = run(tmp_path, endpoint, "out")
+        stats = endpoint.stats()
+    assert report.outcomes == {"completed": len(ROWS)}
+    assert stats.max_in_flight > 4
