@@ -107,7 +107,8 @@ def commit_copied(layout: Layout, staged: Staged) -> None:
     target = layout.target
     reach("sink.staged")
     for name, file in staged.files.items():
-        file.move_to(target / name)
+        # In an object store a move is a copy and a deletion, and what is staged is deleted in the end, all of it.
+        (file.move_to if file.local else file.copy_to)(target / name)
         reach("sink.moved")
     for name, data in staged.sidecars.items():
         (layout.sidecars / name).write_bytes(data)

@@ -61,6 +61,21 @@ class Written:
     sha256: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedPart:
+    """A part that is written and not yet in the dataset: its rows of the source, and its file.
+
+    `size` and `sha256` are those of the file; 0 and empty for a part of a single-file sink, which is no file yet.
+    """
+
+    index: int
+    first_row: int
+    rows: int
+    place: Place
+    size: int
+    sha256: str
+
+
 class ParquetFile:
     """An open Parquet file that takes whole row groups."""
 

@@ -77,6 +77,20 @@ class FilesReading:
             for state in (footer.state for footer in self._footers)
         ]
 
+    def files_of(self, start: int, stop: int) -> tuple[FileState, ...]:
+        """The files that hold the rows [start, stop); all of them where only reading would tell."""
+        states = tuple(footer.state for footer in self._footers)
+        if self.rows() is None:
+            return states
+        found = []
+        first = 0
+        for footer in self._footers:
+            after = first + (footer.rows or 0)
+            if first < stop and start < after:
+                found.append(footer.state)
+            first = after
+        return tuple(found)
+
     def batches(self, skip: int) -> Iterator[pa.RecordBatch]:
         """The rows from number `skip` on; without a filter what lies before is not read."""
         if self._condition is not None:

@@ -133,6 +133,13 @@ class Source:
                     if left == 0:
                         return
 
+    def files_of(self, start: int, stop: int) -> tuple[FileState, ...]:
+        """The files that hold the rows from number `start` to before `stop`; all where only reading would tell."""
+        offset = self._range.start if self._range is not None else 0
+        if isinstance(self._reading, FilesReading):
+            return self._reading.files_of(offset + start, offset + stop)
+        return self.files
+
     def verify_unchanged(self) -> None:
         """Compare each file with what it was when the source was opened.
 

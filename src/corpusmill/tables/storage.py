@@ -107,6 +107,10 @@ class Place:
             self.filesystem.copy_file(self.path, target.path)
             self.filesystem.delete_file(self.path)
 
+    def copy_to(self, target: Place) -> None:
+        """Copy an object within its store."""
+        self.filesystem.copy_file(self.path, target.path)
+
     def delete(self) -> None:
         """Remove the file or the folder that lies here; nothing here is fine."""
         kind = self.info().type
@@ -166,6 +170,16 @@ def _s3(bucket: str) -> pafs.S3FileSystem:
             force_virtual_addressing=False,
         )
     return pafs.S3FileSystem(region=region or pafs.resolve_s3_region(bucket))
+
+
+def link_or_copy(source: Place, target: Place) -> None:
+    """Give a local file a second name or, where the file system cannot, a copy; what has the name goes."""
+    Path(target.path).unlink(missing_ok=True)
+    try:
+        os.link(source.path, target.path)
+    except OSError:
+        shutil.copyfile(source.path, target.path)
+        sync_file(target.path)
 
 
 def sync_folder(folder: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from dataclasses import replace
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +13,8 @@ from pyarrow import ipc
 from corpusmill.errors import CountsError, SinkError
 from corpusmill.tables.commit import Staged, commit_copied, commit_file, commit_renamed, tail_digest
 from corpusmill.tables.manifest import Manifest, Part, schema_fingerprint
-from corpusmill.tables.parts import ParquetFile, PartWriter, StagedGroups, Written
-from corpusmill.tables.storage import failures_as
+from corpusmill.tables.parts import ParquetFile, PartWriter, StagedGroups, StagedPart, Written
+from corpusmill.tables.storage import failures_as, link_or_copy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,8 +27,16 @@ class Writing:
     """A dataset while it is staged: nobody sees it before `commit`, and `abort` leaves no trace."""
 
     def __init__(
-        self, layout: Layout, schema: pa.Schema, *, compression: str, run_key: str | None, job_key: str
+        self,
+        layout: Layout,
+        schema: pa.Schema,
+        *,
+        compression: str,
+        run_key: str | None,
+        job_key: str,
+        staging: Place | None = None,
     ) -> None:
+        # `staging` is a folder of the caller's own: what lies in it is for another writing to adopt.
         self.schema = schema
         self._layout = layout
         self._compression = compression
@@ -35,8 +44,8 @@ class Writing:
         self._job_key = job_key
         self._created_by = f"corpusmill {metadata.version('corpusmill')}"
         self._token = secrets.token_hex(6)
-        self._staging = self._layout.staging(self._token)
-        self._closed: dict[int, tuple[PartWriter, Written]] = {}
+        self._staging = staging or self._layout.staging(self._token)
+        self._closed: dict[int, StagedPart] = {}
         self._open: set[PartWriter] = set()
         with failures_as(SinkError, "cannot write", self._layout.target):
             self._staging.make_folder()
@@ -65,7 +74,38 @@ class Writing:
 
     def _close(self, writer: PartWriter, written: Written) -> None:
         self._open.discard(writer)
-        self._closed[writer.index] = (writer, written)
+        self._closed[writer.index] = StagedPart(
+            index=writer.index,
+            first_row=writer.first_row,
+            rows=writer.rows,
+            place=writer.place,
+            size=written.size,
+            sha256=written.sha256,
+        )
+
+    def staged(self) -> list[StagedPart]:
+        """The parts that are closed, in order."""
+        return [self._closed[index] for index in sorted(self._closed)]
+
+    def adopt(self, part: StagedPart) -> None:
+        """Take a part that another process staged. Its file stays where it is, whatever becomes of this writing.
+
+        Raises:
+            CountsError: there is a part of this number already.
+            SinkError: the file is not there, or is not of the size that it was.
+        """
+        if part.index in self._closed:
+            raise CountsError(f"part {part.index} comes twice")
+        with failures_as(SinkError, "cannot read", part.place):
+            info = part.place.info()
+        if not info.is_file or (part.size and info.size != part.size):
+            raise SinkError(f"{part.place.shown} is gone or was changed: run its shard again")
+        if part.place.local and not self._single:
+            own = self._staging / f"part-{part.index:06}.parquet"
+            with failures_as(SinkError, "cannot write", own):
+                link_or_copy(part.place, own)
+            part = replace(part, place=own)
+        self._closed[part.index] = part
 
     def commit(
         self,
@@ -86,8 +126,8 @@ class Writing:
             raise CountsError(f"{len(self._open)} parts are still open at the commit")
         if not self._closed:
             self.part(0, 0).close()
-        parts = [self._closed[index] for index in sorted(self._closed)]
-        _check_gapless([writer for writer, _ in parts])
+        parts = self.staged()
+        _check_gapless(parts)
         with failures_as(SinkError, "cannot write", self._layout.target):
             files = self._joined(parts) if self._single else _named(parts)
             manifest = Manifest(
@@ -115,13 +155,13 @@ class Writing:
             self._layout.failures.delete()
         return manifest
 
-    def _joined(self, parts: Sequence[tuple[PartWriter, Written]]) -> dict[Part, Place]:
+    def _joined(self, parts: Sequence[StagedPart]) -> dict[Part, Place]:
         """The one file: the row groups of all parts in order, one in memory at a time."""
         place = self._staging / self._layout.target.name
         file = self._file(place)
         try:
-            for writer, _ in parts:
-                staged = writer.place
+            for each in parts:
+                staged = each.place
                 with staged.filesystem.open_input_file(staged.path) as raw, ipc.open_file(raw) as reader:
                     for position in range(reader.num_record_batches):
                         file.write_group(pa.Table.from_batches([reader.get_batch(position)]))
@@ -132,7 +172,7 @@ class Writing:
         part = Part(
             name=place.name,
             first_row=0,
-            rows=sum(writer.rows for writer, _ in parts),
+            rows=sum(each.rows for each in parts),
             bytes=written.size,
             sha256=written.sha256,
             tail=tail_digest(place),
@@ -148,21 +188,21 @@ class Writing:
             self._staging.delete()
 
 
-def _named(parts: Sequence[tuple[PartWriter, Written]]) -> dict[Part, Place]:
+def _named(parts: Sequence[StagedPart]) -> dict[Part, Place]:
     """Each part under its final name, and where it is staged."""
     return {
         Part(
-            name=f"part-{writer.index:06}-{written.sha256[:12]}.parquet",
-            first_row=writer.first_row,
-            rows=writer.rows,
-            bytes=written.size,
-            sha256=written.sha256,
-        ): writer.place
-        for writer, written in parts
+            name=f"part-{part.index:06}-{part.sha256[:12]}.parquet",
+            first_row=part.first_row,
+            rows=part.rows,
+            bytes=part.size,
+            sha256=part.sha256,
+        ): part.place
+        for part in parts
     }
 
 
-def _check_gapless(parts: Sequence[PartWriter]) -> None:
+def _check_gapless(parts: Sequence[StagedPart]) -> None:
     due = 0
     for part in parts:
         if part.first_row != due:
