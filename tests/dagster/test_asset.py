@@ -160,9 +160,8 @@ def test_faults_of_rows_are_data_and_the_checks_see_them(
     upstream = enriched_asset("translated", job, checks={"failed_rows": Rule(blocking=True), "schema": False})
     result = runs.materialise(dg.Definitions.merge(upstream, dg.Definitions(assets=[after])))
     checks = {check.check_name: check for check in result.get_asset_check_evaluations()}
-    table = (
-        read(job["sink"]).to_table().column("latvian_outcome").combine_chunks().field("status").to_pylist()
-    )
+    outcomes = read(job["sink"]).to_table().column("latvian_outcome").to_pylist()
+    statuses = [outcome["status"] for outcome in outcomes if outcome is not None]
     assert statuses.count("failed") > 0
     assert statuses.count("truncated") > 0
     assert checks["failed_rows"].metadata["latvian/rows"].value == statuses.count("failed")

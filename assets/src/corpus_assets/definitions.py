@@ -1,10 +1,10 @@
 """All definitions: those of the folder `defs`, and the resources that they share."""
 
 import os
+from pathlib import Path
 
 import dagster as dg
 
-from corpus_assets import defs as defs_folder
 from corpus_assets.fake import FakeResource
 from corpus_assets.places import folder
 from corpusmill.dagster import (
@@ -31,7 +31,7 @@ def endpoint() -> FakeResource | OpenAICompatibleResource:
 def defs() -> dg.Definitions:
     """Give the definitions of this code location."""
     return dg.Definitions.merge(
-        dg.load_defs(defs_folder),
+        dg.load_from_defs_folder(path_within_project=Path(__file__)),
         dg.Definitions(
             resources={
                 "endpoint": endpoint(),

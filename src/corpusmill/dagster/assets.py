@@ -154,7 +154,7 @@ def code_version(blueprint: Blueprint, specimen: "Job | None") -> str:
 
 def _written(blueprint: Blueprint) -> Any:
     """Give what is known of a job that only a run can make."""
-    from corpusmill.job.job import masked
+    from corpusmill.job.masking import masked
     from corpusmill.job.yaml_text import plain, read_yaml
 
     job = blueprint.job

@@ -110,6 +110,31 @@ def _field(model: Any, description: str) -> Any:
     return dg.Resolver(_plain, model_field_type=model, description=description)
 
 
+class EnrichmentScaffolder(dg.Scaffolder[Any]):
+    """Write a component that loads as it stands, to be changed where it must be."""
+
+    def scaffold(self, request: dg.ScaffoldRequest[Any]) -> None:
+        """Write the `defs.yaml` of a translation."""
+        name = re.sub(r"\W", "_", Path(request.target_path).name)
+        dg.scaffold_component(
+            request,
+            {
+                "asset": {"key": name},
+                "source": "corpus.parquet",
+                "sink": name,
+                "prompts": [{"translate": {"column": "text", "into": "translation", "to": "lv"}}],
+                "endpoint": {
+                    "openai_compatible": {
+                        "base_url": "http://127.0.0.1:8000/v1",
+                        "model": "name-of-the-model",
+                        "api_key": "${CORPUSMILL_API_KEY}",
+                    }
+                },
+            },
+        )
+
+
+@dg.scaffold_with(EnrichmentScaffolder)
 class EnrichmentComponent(dg.Component, dg.Resolvable, dg.Model):
     """Columns that a model fills, as an asset: translated, summarised, questioned, extracted, or freely asked."""
 

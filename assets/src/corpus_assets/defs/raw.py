@@ -6,7 +6,8 @@ from collections.abc import Iterator
 import dagster as dg
 import pyarrow as pa
 
-SCHEMA = pa.schema({"id": pa.int64(), "topic": pa.string(), "text": pa.string()})
+COLUMNS: dict[str, pa.DataType] = {"id": pa.int64(), "topic": pa.string(), "text": pa.string()}
+SCHEMA = pa.schema(COLUMNS)
 TOPICS = (
     "assert",
     "break",
