@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
+from corpusmill.endpoints.endpoint import shown_url
 from corpusmill.errors import StoreError, UsageError
 from corpusmill.store import Wanted, open_store
-from corpusmill.store.postgres.links import Links, shown, taken_apart
+from corpusmill.store.postgres.links import Links, taken_apart
 from corpusmill.store.urls import store_exists
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def url(postgres_server: str, request: pytest.FixtureRequest) -> str:
 def test_a_url_is_shown_without_its_secrets() -> None:
     """User, password and options are left out wherever a store is named."""
     url = "postgres://user:hunter2@db.invalid:5432/corpus?sslmode=require&password=hunter2&schema=mine"
-    assert shown(url) == "postgres://db.invalid:5432/corpus"
+    assert shown_url(url) == "postgres://db.invalid:5432/corpus"
     conninfo, schema = taken_apart(url)
     assert schema == "mine"
     assert "schema" not in conninfo

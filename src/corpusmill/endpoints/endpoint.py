@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
+from corpusmill.endpoints.secret import MASK
 from corpusmill.errors import UsageError
 
 if TYPE_CHECKING:
@@ -17,6 +19,11 @@ CeilingField = Literal["max_tokens", "max_completion_tokens"]
 
 _ROUTE = "/chat/completions"
 _DEFAULT_PORTS = {"http": 80, "https": 443}
+
+# A password may hold a slash or a question mark that nobody has escaped; then no number follows the colon.
+_USER = re.compile(r"([^/?#]*|[^/?#:]*:(?!\d*[/?#]).*)@")
+_PIECES = re.compile(r"[?#&][^#&]*")
+_REFERENCES = re.compile(r"\$\{[A-Za-z_]\w*\}|:")
 
 
 class Endpoint(Protocol):
@@ -88,10 +95,40 @@ def chat_url(parts: SplitResult) -> str:
 
 
 def shown_url(url: str) -> str:
-    """Give a URL as it may be shown: without query and user info, where secrets travel."""
-    bare = url.split("?", 1)[0].split("#", 1)[0]
-    scheme, found, rest = bare.partition("://")
-    return f"{scheme}://{rest.rsplit('@', 1)[-1]}" if found else bare.rsplit("@", 1)[-1]
+    """Give a URL as it may be shown: without user info, query and fragment, where secrets travel."""
+    scheme, _, rest, _ = _taken_apart(url)
+    return scheme + rest
+
+
+def masked_url(url: str) -> str:
+    """Give a URL as it was written, with stars for user info and for what its query says.
+
+    References such as `${NAME}` are no secrets and stay.
+    """
+    scheme, user, rest, query = _taken_apart(url)
+    return scheme + (f"{_starred(user)}@" if user else "") + rest + "".join(map(_starred_pair, query))
+
+
+def _taken_apart(url: str) -> tuple[str, str, str, list[str]]:
+    """Give the scheme with its slashes, the user info, host and path, and the pieces of query and fragment."""
+    scheme, found, rest = url.partition("://")
+    if not found:
+        scheme, rest = "", url
+    user = ""
+    match = _USER.match(rest) if not rest.startswith("/") else None
+    if match:
+        user, rest = match[1], rest[match.end() :]
+    bare = re.split(r"[?#]", rest, maxsplit=1)[0]
+    return scheme + found, user, bare, _PIECES.findall(rest[len(bare) :])
+
+
+def _starred_pair(pair: str) -> str:
+    name, found, value = pair.partition("=")
+    return f"{name}={_starred(value)}" if found else pair[0] + _starred(pair[1:])
+
+
+def _starred(text: str) -> str:
+    return text if not text or not _REFERENCES.sub("", text) else MASK
 
 
 def identity_of(parts: SplitResult, model: str) -> str:

@@ -21,7 +21,10 @@ SHORTEST_MASKED = 6
 
 _BEARER = re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{6,}")
 _KEY_LIKE = re.compile(r"\b(?:sk|pk|gsk|hf|xai|key)[-_][A-Za-z0-9_-]{16,}")
-_TELLING = ("auth", "key", "token", "secret", "cookie", "password", "signature")
+_TELLING = re.compile(
+    r"auth(?!ors?\b)|key(?!word)|token(?!s)|secret|cookie|passw|passphrase|pwd|credential|signature",
+    re.IGNORECASE,
+)
 
 
 class Secret:
@@ -68,9 +71,11 @@ def clean_key(text: object, *, origin: str) -> str:
 
 
 def is_telling(name: str) -> bool:
-    """Tell whether a header of this name is likely to carry a secret."""
-    lowered = name.lower()
-    return any(word in lowered for word in _TELLING)
+    """Tell whether a header, or a key of a job file, of this name is likely to carry a secret.
+
+    Counts of tokens (`max_tokens`) and the like do not.
+    """
+    return _TELLING.search(name) is not None
 
 
 def redact(text: str, secrets: Iterable[str]) -> str:

@@ -13,6 +13,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from corpusmill.endpoints import Capabilities, OpenAICompatible, SambaNova
 from corpusmill.errors import JobError, UsageError
+from corpusmill.job.masking import masked
 from corpusmill.job.models import (
     DEFAULT_STORE,
     BudgetModel,
@@ -158,25 +159,6 @@ def build_job(document: Document, *, name: str, environment: Mapping[str, str]) 
         telemetry=model.telemetry,
         written=masked(plain(document.values)),
     )
-
-
-_TELLING = re.compile(r"key|token$|secret|password|auth|cookie|credential", re.IGNORECASE)
-
-
-def masked(value: Any, *, inside_headers: bool = False) -> Any:
-    """Give the content of a job file as it may be shown: what is or may be a secret becomes `***`.
-
-    A reference such as `${NAME}` is no secret and stays.
-    """
-    if isinstance(value, dict):
-        made = {}
-        for key, item in value.items():
-            hidden = isinstance(item, str) and (inside_headers or _TELLING.search(key)) and "${" not in item
-            made[key] = "***" if hidden else masked(item, inside_headers=key == "headers")
-        return made
-    if isinstance(value, list):
-        return [masked(item) for item in value]
-    return value
 
 
 def job_schema() -> dict[str, Any]:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import unquote, urlsplit
 
+from corpusmill.endpoints.endpoint import shown_url
 from corpusmill.errors import UsageError
 from corpusmill.store.layered import ReadOnlyStore, ReplayStore, ThrowawayStore
 from corpusmill.store.postgres import PostgresStore
@@ -57,13 +58,7 @@ def store_path(url: str) -> Path:
     extras = parts.netloc or parts.query or parts.fragment
     if parts.scheme != "sqlite" or extras or not parts.path.strip("/"):
         raise UsageError(
-            f"store is {shown(url)!r}; it must be sqlite:///relative/path, sqlite:////absolute/path or "
+            f"store is {shown_url(url)!r}; it must be sqlite:///relative/path, sqlite:////absolute/path or "
             "postgresql://host/database"
         )
     return Path(unquote(parts.path[1:]))
-
-
-def shown(url: str) -> str:
-    """Give the URL without user and password."""
-    parts = urlsplit(url)
-    return url if "@" not in parts.netloc else parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()

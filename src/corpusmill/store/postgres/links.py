@@ -13,6 +13,7 @@ import time
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
+from corpusmill.endpoints.endpoint import shown_url
 from corpusmill.errors import MissingExtraError, StoreError, UsageError
 from corpusmill.store.postgres.tables import create
 
@@ -39,7 +40,7 @@ class Links:
 
     def __init__(self, url: str, *, read_only: bool) -> None:
         self._conninfo, self.schema = taken_apart(url)
-        self.shown = shown(url)
+        self.shown = shown_url(url)
         self._read_only = read_only
         self._lock = threading.Lock()
         self._idle: list[Connection] = []
@@ -145,7 +146,7 @@ def exists(url: str) -> bool:
             ).fetchone()
     except psycopg.Error as error:
         reason = (str(error).strip() or type(error).__name__).partition("\n")[0]
-        raise StoreError(f"store {shown(url)}: {reason}") from error
+        raise StoreError(f"store {shown_url(url)}: {reason}") from error
     return found is not None
 
 
@@ -159,15 +160,9 @@ def taken_apart(url: str) -> tuple[str, str]:
     options = parse_qsl(parts.query, keep_blank_values=True)
     schema = dict(options).get("schema", SCHEMA)
     if not schema.isidentifier() or not schema.isascii():
-        raise UsageError(f"store {shown(url)!r}: the schema is {schema!r}; it must be a plain name")
+        raise UsageError(f"store {shown_url(url)!r}: the schema is {schema!r}; it must be a plain name")
     rest = urlencode([(name, value) for name, value in options if name != "schema"])
     return parts._replace(scheme="postgresql", query=rest).geturl(), schema
-
-
-def shown(url: str) -> str:
-    """Give the URL without user, password and options."""
-    parts = urlsplit(url)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
 
 
 def _psycopg() -> Any:
