@@ -84,6 +84,7 @@ class SageMakerTransform:
     profile: str | None = None
     endpoint_url: str | None = None
     s3_endpoint_url: str | None = None
+    stop_on_interrupt: bool = False
     real_time: SageMakerEndpoint | None = None
     sends_model: bool = False
     capabilities: Capabilities = TILDEOPEN

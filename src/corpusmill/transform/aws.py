@@ -1,0 +1,269 @@
+"""S3 and the control plane of SageMaker, by boto3, with errors that say what to do.
+
+The calls block; nothing here is paid by the call, so boto3 may try again by itself. "It could not be read" and "it is
+not there" are kept apart: only the service's own word that there is no such job makes one.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
+
+from corpusmill.endpoints.sagemaker.names import redact_aws
+from corpusmill.errors import (
+    AuthenticationError,
+    ComeBackLaterError,
+    EndpointDownError,
+    EndpointError,
+    InterruptedRunError,
+    MissingExtraError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from corpusmill.endpoints.sagemaker import SageMakerTransform
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+CHUNK: Final = 1 << 20
+"""Bytes of an object that are read at once."""
+
+_PASSING: Final = frozenset(
+    {
+        "Throttling",
+        "ThrottlingException",
+        "ThrottledException",
+        "TooManyRequestsException",
+        "RequestLimitExceeded",
+        "SlowDown",
+        "InternalFailure",
+        "InternalError",
+        "ServiceUnavailable",
+        "ServiceUnavailableException",
+        "RequestTimeout",
+        "RequestTimeoutException",
+    }
+)
+_IDENTITY: Final = frozenset(
+    {
+        "AccessDenied",
+        "AccessDeniedException",
+        "ExpiredToken",
+        "ExpiredTokenException",
+        "InvalidAccessKeyId",
+        "InvalidClientTokenId",
+        "InvalidSignatureException",
+        "MissingAuthenticationTokenException",
+        "RequestTimeTooSkewed",
+        "SignatureDoesNotMatch",
+        "UnrecognizedClientException",
+    }
+)
+
+
+class PassingError(Exception):
+    """A call that failed in a way that may pass."""
+
+
+class Aws:
+    """The two services that transform jobs need, for one SageMaker model and one place in S3."""
+
+    def __init__(self, transform: SageMakerTransform) -> None:
+        """Make the clients; nothing is called yet."""
+        try:
+            import boto3
+            from botocore.config import Config
+            from botocore.exceptions import BotoCoreError
+        except ImportError:
+            raise MissingExtraError("transform jobs need boto3: install corpusmill[sagemaker]") from None
+        config = Config(
+            region_name=transform.region,
+            retries={"mode": "standard", "total_max_attempts": 3},
+            connect_timeout=10,
+            read_timeout=60,
+            user_agent_extra="corpusmill",
+        )
+        try:
+            session = boto3.Session(profile_name=transform.profile, region_name=transform.region)
+            self.sagemaker = session.client("sagemaker", endpoint_url=transform.endpoint_url, config=config)
+            self.s3 = session.client("s3", endpoint_url=transform.s3_endpoint_url, config=config)
+        except BotoCoreError as error:
+            raise AuthenticationError(_advice(str(error))) from None
+        self._bucket = transform.bucket
+        self._prefix = transform.prefix
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.sagemaker.close()
+        self.s3.close()
+
+    def url(self, name: str) -> str:
+        """Give the URL of an object or folder under the prefix."""
+        return f"s3://{self._bucket}/{self._prefix}{name}"
+
+    # objects
+
+    def put(self, name: str, body: Any) -> None:
+        """Write an object: bytes, or an open file."""
+        self._call(self.s3.put_object, Bucket=self._bucket, Key=self._prefix + name, Body=body)
+
+    def upload(self, name: str, path: str) -> None:
+        """Write a file as an object, in parts where it is large."""
+        self._call(self.s3.upload_file, path, self._bucket, self._prefix + name)
+
+    def get(self, name: str) -> bytes | None:
+        """Read an object; None when there is none."""
+        body = self.open(name)
+        return None if body is None else b"".join(body)
+
+    def open(self, name: str) -> Iterator[bytes] | None:
+        """Read an object piece by piece; None when there is none."""
+        found = self._call(
+            self.s3.get_object, Bucket=self._bucket, Key=self._prefix + name, missing=("NoSuchKey", "404")
+        )
+        return None if found is None else self._pieces(found["Body"])
+
+    def _pieces(self, body: Any) -> Iterator[bytes]:
+        from botocore.exceptions import BotoCoreError
+
+        try:
+            while piece := body.read(CHUNK):
+                yield piece
+        except BotoCoreError as error:
+            raise PassingError(f"S3: {type(error).__name__}") from error
+        finally:
+            body.close()
+
+    def exists(self, name: str) -> bool:
+        """Tell whether there is an object."""
+        found = self._call(
+            self.s3.head_object,
+            Bucket=self._bucket,
+            Key=self._prefix + name,
+            missing=("NoSuchKey", "404", "NotFound"),
+        )
+        return found is not None
+
+    def delete(self, name: str) -> None:
+        """Remove an object; one that is not there is no error."""
+        self._call(self.s3.delete_object, Bucket=self._bucket, Key=self._prefix + name)
+
+    def list(self, folder: str) -> list[tuple[str, float]]:
+        """List the objects under a folder: name behind the folder, and when it was written (Unix seconds)."""
+        found: list[tuple[str, float]] = []
+        token: dict[str, str] = {}
+        while True:
+            page = self._call(
+                self.s3.list_objects_v2, Bucket=self._bucket, Prefix=self._prefix + folder, **token
+            )
+            for item in page.get("Contents", ()):
+                name = item["Key"].removeprefix(self._prefix + folder)
+                found.append((name, item["LastModified"].timestamp()))
+            if not page.get("IsTruncated"):
+                return found
+            token = {"ContinuationToken": page["NextContinuationToken"]}
+
+    # jobs
+
+    def describe(self, name: str) -> dict[str, Any] | None:
+        """Say everything about a transform job; None when the service says that there is none."""
+        try:
+            found: dict[str, Any] = self._call(self.sagemaker.describe_transform_job, TransformJobName=name)
+        except EndpointError as error:
+            if "could not find" in str(error).lower():
+                return None
+            raise
+        return found
+
+    def create(self, request: dict[str, Any]) -> None:
+        """Create a transform job. One of this name that is there already is no error: names are made from content."""
+        self._call(self.sagemaker.create_transform_job, **request, missing=("ResourceInUse",))
+
+    def stop(self, name: str) -> bool:
+        """Stop a transform job; False when it is not at work."""
+        try:
+            self._call(self.sagemaker.stop_transform_job, TransformJobName=name)
+        except EndpointError:
+            return False
+        return True
+
+    def _call(
+        self, function: Callable[..., Any], *arguments: Any, missing: Iterable[str] = (), **options: Any
+    ) -> Any:
+        """Call, and give None for an error whose code is one of `missing`."""
+        from boto3.exceptions import Boto3Error
+        from botocore.exceptions import (
+            BotoCoreError,
+            ClientError,
+            CredentialRetrievalError,
+            NoCredentialsError,
+            SSOError,
+        )
+
+        try:
+            return function(*arguments, **options)
+        except ClientError as error:
+            code = str(error.response.get("Error", {}).get("Code") or "")
+            if code in missing:
+                return None
+            raise _meaning(error, code) from None
+        except (NoCredentialsError, CredentialRetrievalError, SSOError) as error:
+            raise AuthenticationError(_advice(str(error))) from None
+        except (BotoCoreError, Boto3Error, OSError) as error:
+            raise PassingError(f"{type(error).__name__}: {redact_aws(str(error))}") from None
+
+
+def _meaning(error: Any, code: str) -> Exception:
+    """Give the exception that an error of a service amounts to."""
+    status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    said = redact_aws(str(error))
+    if code in _PASSING or status >= 500 or status == 429:  # noqa: PLR2004 - statuses of HTTP
+        return PassingError(said)
+    if code in _IDENTITY or (status in {401, 403}):
+        return AuthenticationError(_advice(said))
+    if code == "ResourceLimitExceeded":
+        return ComeBackLaterError(
+            f"{said}; wait until other jobs have ended or ask for a larger quota, then run the same command"
+        )
+    return EndpointError(f"{said}; check model_name, instance_type, s3 and region")
+
+
+def _advice(said: str) -> str:
+    return (
+        f"{redact_aws(said)}; log in again (`aws sso login`), check AWS_PROFILE and the clock of this machine, and "
+        "allow sagemaker:CreateTransformJob, DescribeTransformJob and StopTransformJob, and s3:GetObject, PutObject, "
+        "DeleteObject and ListBucket under the prefix"
+    )
+
+
+class Patience:
+    """Calls again what failed in passing, until it has done so for too long."""
+
+    def __init__(
+        self, seconds: float, *, sleep: Callable[[float], bool], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Take how long a call may go on failing; `sleep` gives False when it is time to stop."""
+        self._seconds = seconds
+        self._sleep = sleep
+        self._clock = clock
+
+    def call(self, function: Callable[P, T], *arguments: P.args, **options: P.kwargs) -> T:
+        """Call until it succeeds; raise `EndpointDownError` when patience is at its end."""
+        begun = self._clock()
+        pause = 0.5
+        while True:
+            try:
+                return function(*arguments, **options)
+            except PassingError as error:
+                if self._clock() - begun > self._seconds:
+                    raise EndpointDownError(
+                        f"AWS did not answer for {self._seconds:g} s ({error}); a job that was started goes on: run "
+                        "the same command to take it up"
+                    ) from None
+                if not self._sleep(pause):
+                    raise InterruptedRunError(
+                        f"interrupted while AWS did not answer ({error}); a job that was started goes on"
+                    ) from None
+                pause = min(pause * 2, 30.0)

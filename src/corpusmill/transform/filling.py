@@ -1,0 +1,351 @@
+"""Transform jobs fill the store: plan, write down, create, watch, take in, and again until nothing is missing.
+
+Each step finds what the one before it has left, whoever did it: a job that is written down is created, one that runs
+is watched, one that has ended is taken in. So a run that was killed anywhere is taken up by running it again, on any
+machine, and the rows of a job are never in a second one.
+"""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from corpusmill.errors import EndpointError, InterruptedRunError, RunEndedError
+from corpusmill.killpoints import reach
+from corpusmill.transform.aws import Aws, Patience
+from corpusmill.transform.collecting import Collected, Collector
+from corpusmill.transform.failures import blame_for
+from corpusmill.transform.planning import Plan, Rows, plan_rows
+from corpusmill.transform.records import Ended, JobPlan, Records, Settled
+from corpusmill.transform.requests import job_request
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from corpusmill.endpoints.sagemaker import SageMakerTransform
+    from corpusmill.store.protocol import Membership
+    from corpusmill.transform.planning import Refusal
+
+MOST_TRIES: Final = 3
+"""Jobs in a row that may fail for passing reasons of the service before the run ends."""
+
+MANY_SHARDS: Final = 3
+"""Shards of which surely not each one holds a bad line."""
+
+TERMINAL: Final = frozenset({"Completed", "Failed", "Stopped"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransformProgress:
+    """How far the filling is: `state_seconds` is how long the job has been in its state, `shards_done` counts outputs.
+
+    `phase` is `planning`, `uploading`, or `transform`; outside of a job `name` and `state` are "".
+    """
+
+    phase: str
+    name: str = ""
+    state: str = ""
+    state_seconds: float = 0.0
+    shards_done: int = 0
+    shards: int = 0
+    rows_done: int = 0
+    rows: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(slots=True, kw_only=True)
+class Filled:
+    """What filling came to: the jobs that were used, rows that no job can answer, and what was taken in."""
+
+    jobs: list[str] = field(default_factory=list)
+    refused: dict[bytes, Refusal] = field(default_factory=dict)
+    answers: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+
+class Filler:
+    """Fills a store by transform jobs. `stop` may be called from any thread, all else from one."""
+
+    def __init__(
+        self,
+        endpoint: SageMakerTransform,
+        rows: Rows | None,
+        member: Membership,
+        *,
+        collector: Callable[[Aws], Collector],
+        progress: Callable[[TransformProgress], None] | None = None,
+        aws: Aws | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        wait: Callable[[float], bool] | None = None,
+    ) -> None:
+        """Make the clients. `wait` sleeps, and gives False when it is time to stop."""
+        self._stopped = threading.Event()
+        self._wait = wait or (lambda seconds: not self._stopped.wait(seconds))
+        self._endpoint = endpoint
+        self._rows = rows
+        self._member = member
+        self._aws = aws or Aws(endpoint)
+        self._call = Patience(endpoint.patience_seconds, sleep=self._wait, clock=clock).call
+        self.records = Records(self._aws)
+        self._collector = collector(self._aws)
+        self._progress = progress or (lambda _: None)
+        self._clock = clock
+        self._begun = clock()
+        self._collected: set[str] = set()
+        self.filled = Filled()
+
+    def stop(self, *, grace: float | None) -> None:  # noqa: ARG002 - nothing is in the air here
+        """End at the next moment at which nothing is half done; the job that runs goes on."""
+        self._stopped.set()
+
+    def close(self) -> None:
+        """Close the clients."""
+        self._aws.close()
+
+    def fill(self) -> Filled:
+        """Work until every row is answered, or known not to be answerable by a job."""
+        while True:
+            jobs = self.prepare()
+            if not jobs:
+                return self.filled
+            for name in jobs:
+                self._see_to_its_end(name)
+
+    def prepare(self) -> list[str]:
+        """Write a job down for the rows that are in none, and give all jobs that hold rows of this run."""
+        self._check_stopped()
+        self._progress(TransformProgress(phase="planning", seconds=self._clock() - self._begun))
+        with tempfile.TemporaryDirectory(prefix="corpusmill-transform-") as folder:
+            plan = self._call(self._plan, Path(folder))
+            self.filled.refused = plan.refused
+            # The new job first: it is created before anybody waits for the others.
+            jobs = [*([self._write_down(plan)] if plan.new else ()), *plan.awaited]
+        self.filled.jobs.extend(name for name in jobs if name not in self.filled.jobs)
+        return jobs
+
+    def _plan(self, folder: Path) -> Plan:
+        assert self._rows is not None
+        for path in folder.iterdir():
+            path.unlink()
+        return plan_rows(self._rows, self._endpoint, self.records, collected=self._collected, folder=folder)
+
+    def _write_down(self, plan: Plan) -> str:
+        """Give a job its name, upload its shards, and write it down; it may then be created by anybody."""
+        endpoint = self._endpoint
+        jobs = self._call(self.records.open_jobs, endpoint.identity)
+        name, taken = self._name(plan)
+        if taken:
+            return name
+        last = jobs[-1] if jobs else None
+        tries = last.plan.tries + 1 if last and last.settled and last.settled.ended == "passing" else 0
+        packed = []
+        for spooled in plan.spool.shards:
+            self._check_stopped()
+            self._call(self._aws.upload, f"jobs/{name}/input/{spooled.shard.name}.jsonl", str(spooled.lines))
+            packed.append(spooled.keys.read_bytes())
+            self._progress(
+                TransformProgress(
+                    phase="uploading",
+                    name=name,
+                    shards_done=len(packed),
+                    shards=len(plan.spool.shards),
+                    rows=plan.rows,
+                    seconds=self._clock() - self._begun,
+                )
+            )
+        self._call(self._aws.put, f"jobs/{name}/keys", b"".join(packed))
+        reach("transform.uploaded")
+        job = JobPlan(
+            name=name,
+            identity=endpoint.identity,
+            turn=1 + max((job.plan.turn for job in jobs), default=0),
+            tries=tries,
+            shards=[spooled.shard for spooled in plan.spool.shards],
+            request=job_request(
+                endpoint,
+                name,
+                source=self._aws.url(f"jobs/{name}/input/"),
+                target=self._aws.url(f"jobs/{name}/output/"),
+            ),
+        )
+        self._call(self.records.write_plan, job)
+        reach("transform.written")
+        return name
+
+    def _name(self, plan: Plan) -> tuple[str, bool]:
+        """Give the name of a job, and whether another run has written the very same one down just before."""
+        base = f"corpusmill-{plan.spool.digest()}"
+        for generation in itertools.count():
+            name = f"{base}-{generation}"
+            written = self._call(self.records.plan, name)
+            if written is None or self._call(self.records.settled, name) is None:
+                return name, written is not None
+        raise AssertionError("numbers do not end")
+
+    def _see_to_its_end(self, name: str) -> None:
+        """Watch a job to its end, settle it, and say what follows."""
+        plan = self._call(self.records.plan, name)
+        if plan is None:
+            return  # somebody has removed it meanwhile
+        if self._call(self.records.settled, name) is not None:
+            self.look(plan)  # its answers are missing here, and nowhere else
+            self._collected.add(name)
+            return
+        settled = self.watch(plan)
+        self._collected.add(name)
+        ending = _what_ends(plan, settled)
+        if ending is not None:
+            self._call(self.records.close, name)
+            raise ending
+
+    def watch(self, plan: JobPlan) -> Settled:
+        """Create a job unless it is there, take its outputs in as they come, and settle it when it has ended."""
+        packed = self._call(self.records.keys, plan)
+        sofar = Collected()
+        state, since = "", self._clock()
+        while True:
+            described = self._call(self.ensure, plan)
+            status = described["TransformJobStatus"]
+            if status != state:
+                state, since = status, self._clock()
+            self._collect(plan, packed, sofar, described)
+            self._show(plan, sofar, state, since)
+            if status in TERMINAL:
+                reach("transform.ended")
+                return self._settle(plan, described, sofar)
+            if not self._wait(self._endpoint.poll_seconds):
+                self._leave(plan.name)
+
+    def look(self, plan: JobPlan) -> tuple[str, Collected]:
+        """Look at a job once, take its outputs in, settle it if it has ended; "" is the status of none."""
+        described = self._call(self._aws.describe, plan.name)
+        sofar = Collected()
+        if described is None:
+            return "", sofar
+        self._collect(plan, self._call(self.records.keys, plan), sofar, described)
+        status = str(described["TransformJobStatus"])
+        if status in TERMINAL and self._call(self.records.settled, plan.name) is None:
+            self._settle(plan, described, sofar)
+        return status, sofar
+
+    def _collect(
+        self, plan: JobPlan, packed: list[bytes], sofar: Collected, described: dict[str, Any]
+    ) -> None:
+        before = sofar.answers, sofar.prompt_tokens, sofar.completion_tokens
+        created = described["CreationTime"].timestamp()
+        self._call(self._collector.collect, plan, packed, sofar, created=created)
+        self.filled.answers += sofar.answers - before[0]
+        self.filled.prompt_tokens += sofar.prompt_tokens - before[1]
+        self.filled.completion_tokens += sofar.completion_tokens - before[2]
+
+    def ensure(self, plan: JobPlan) -> dict[str, Any]:
+        """Describe a job, and create it first if the service says that there is none of its name."""
+        described = self._aws.describe(plan.name)
+        if described is None:
+            reach("transform.creating")
+            self._aws.create(plan.request)
+            reach("transform.created")
+            described = self._aws.describe(plan.name)
+            if described is None:
+                raise EndpointError(f"the transform job {plan.name} was created and cannot be found")
+        return described
+
+    def _settle(self, plan: JobPlan, described: dict[str, Any], sofar: Collected) -> Settled:
+        status = described["TransformJobStatus"]
+        reason = str(described.get("FailureReason") or f"the job ended as {status}")
+        missing = {number: places for number, places in sofar.missing.items() if places}
+        reasons = dict(sofar.reasons)
+        for number, shard in enumerate(plan.shards):
+            if number not in sofar.missing:
+                missing[number] = list(range(shard.rows))
+                reasons[number] = reason
+        settled = Settled(
+            ended=_ended(status, reason, missing=bool(missing)),
+            status=status,
+            reason=reason,
+            missing=missing,
+            reasons=reasons,
+        )
+        self._call(self.records.settle, plan.name, settled)
+        reach("transform.settled")
+        return settled
+
+    def _show(self, plan: JobPlan, sofar: Collected, state: str, since: float) -> None:
+        now = self._clock()
+        self._progress(
+            TransformProgress(
+                phase="transform",
+                name=plan.name,
+                state=state,
+                state_seconds=now - since,
+                shards_done=len(sofar.missing),
+                shards=len(plan.shards),
+                rows_done=sofar.answers,
+                rows=plan.rows,
+                tokens=self.filled.prompt_tokens + self.filled.completion_tokens,
+                seconds=now - self._begun,
+            )
+        )
+
+    def _leave(self, name: str) -> None:
+        if self._endpoint.stop_on_interrupt:
+            self._aws.stop(name)
+            raise InterruptedRunError(
+                f"interrupted: the transform job {name} is told to stop; it stores nothing more"
+            )
+        raise InterruptedRunError(
+            f"interrupted: the transform job {name} goes on. The same command takes it up; "
+            "`corpusmill transform cancel` stops it"
+        )
+
+    def _check_stopped(self) -> None:
+        if self._stopped.is_set():
+            raise InterruptedRunError(
+                "interrupted before a transform job was started; run the same command to go on"
+            )
+
+    def finish(self) -> None:
+        """Say that the output is committed: the jobs that it took are not needed any more."""
+        for name in self.filled.jobs:
+            self._call(self.records.close, name)
+
+
+def _what_ends(plan: JobPlan, settled: Settled) -> RunEndedError | None:
+    """Give the error that a job ends the run with; None when the run goes on."""
+    name = plan.name
+    again = "What it had answered is kept; when the cause is mended, the same command goes on"
+    if settled.ended == "lasting" or (settled.ended == "passing" and plan.tries + 1 >= MOST_TRIES):
+        times = f" ({plan.tries + 1} jobs in a row)" if plan.tries else ""
+        return EndpointError(
+            f"the transform job {name} has failed{times}, and not by its lines: {settled.reason}. {again}"
+        )
+    if settled.ended == "stopped":
+        return InterruptedRunError(
+            f"the transform job {name} was stopped, and the service stores nothing of a stopped job; the same command "
+            "starts a new one"
+        )
+    nothing_came = len(settled.missing) == len(plan.shards) >= MANY_SHARDS
+    if settled.ended == "lines" and nothing_came and all(shard.fails == 1 for shard in plan.shards):
+        return EndpointError(
+            f"no shard of the transform job {name} was answered, for the second time: {settled.reason}. Look at its "
+            "logs (CloudWatch, /aws/sagemaker/TransformJobs); if single rows are to blame, make shard_rows smaller or "
+            f"give real_time. {again}"
+        )
+    return None
+
+
+def _ended(status: str, reason: str, *, missing: bool) -> Ended:
+    if status == "Stopped":
+        return "stopped"
+    if not missing:
+        return "completed"
+    if status == "Failed":
+        return blame_for(reason)
+    return "lines"

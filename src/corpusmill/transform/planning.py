@@ -1,0 +1,195 @@
+"""Which rows a transform job has to answer: the misses of a run, told from store, running jobs and failures before.
+
+A row that lies in a job which somebody has started is waited for and never sent a second time. The rest is written
+into shards: new rows by size, rows that failed together as the group that they were.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from corpusmill.chat.wire import Encoder
+from corpusmill.engine.ladder import climb
+from corpusmill.killpoints import reach
+from corpusmill.rows.render import characters
+from corpusmill.rows.script import script_of_messages
+from corpusmill.rows.seen import SeenKeys
+from corpusmill.transform.keys import KeyNumbers, LineKey, read_keys
+from corpusmill.transform.lines import wrap
+from corpusmill.transform.shards import HALVED_FROM, Spool
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+    from corpusmill.endpoints.sagemaker import SageMakerTransform
+    from corpusmill.prompts.prompt import Rendered
+    from corpusmill.rows.fit import Fit
+    from corpusmill.rows.render import Renderer
+    from corpusmill.store.protocol import Store
+    from corpusmill.transform.records import OpenJob, Records
+
+NEW: Final = 1 << 40
+"""The number of a key that has neither a job to wait for nor a failure behind it."""
+
+FAILED: Final = "transform_failed"
+
+Refusal = tuple[str, str]
+"""Kind and reason of a row that no job is asked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """The rows of a run: chunks of the source, from the beginning at each call, and what is asked of them."""
+
+    chunks: Callable[[], Iterable[Any]]
+    renderers: list[Renderer]
+    store: Store
+    fit: Fit | None
+    not_before: float | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Plan:
+    """What a look at all rows has found.
+
+    `awaited` are the names of open jobs that hold rows of this run, `refused` are rows that no job is asked for, by
+    their keys. `new` is False when there is nothing to send. `left` counts rows that are left to real time.
+    """
+
+    awaited: list[str]
+    spool: Spool
+    refused: dict[bytes, Refusal]
+    rows: int = 0
+    waiting: int = 0
+    left: int = 0
+    characters: int = 0
+
+    @property
+    def new(self) -> bool:
+        """Whether there are shards to send."""
+        return bool(self.spool.shards)
+
+
+@dataclass(slots=True)
+class _Known:
+    """What is known of keys: the number of a job to wait for, or below zero that of a group that failed."""
+
+    numbers: KeyNumbers = field(default_factory=KeyNumbers)
+    groups: list[tuple[int, str]] = field(default_factory=list)
+
+    def learn(self, number: int, job: OpenJob, packed: list[bytes], *, collected: bool) -> None:
+        """Learn from an open job; later ones count more than earlier ones."""
+        settled = job.settled
+        for index, (shard, keys) in enumerate(zip(job.plan.shards, packed, strict=True)):
+            missing: set[int] = set()
+            if settled is not None and index in settled.missing:
+                missing = set(settled.missing[index])
+                guilty = settled.ended in {"lines", "completed"}
+                self.groups.append((shard.fails + guilty, settled.reasons.get(index, settled.reason)))
+            waits = number if settled is None or not collected else NEW
+            for position, line in enumerate(read_keys(keys)):
+                self.numbers.put(line.key, -len(self.groups) if position in missing else waits)
+
+
+def plan_rows(
+    rows: Rows,
+    endpoint: SageMakerTransform,
+    records: Records,
+    *,
+    collected: set[str],
+    folder: Path,
+) -> Plan:
+    """Look at all rows, and spool what has to be sent; `collected` are the jobs whose answers are in the store."""
+    jobs = records.open_jobs(endpoint.identity)
+    known = _Known()
+    for number, job in enumerate(jobs):
+        known.learn(number, job, records.keys(job.plan), collected=job.plan.name in collected)
+    spool = Spool(folder, rows=endpoint.shard_rows, size=endpoint.shard_bytes)
+    plan = Plan(awaited=[], spool=spool, refused={})
+    awaited: set[int] = set()
+    seen = SeenKeys()
+    writer = _LineWriter(endpoint, rows.fit)
+    for chunk in rows.chunks():
+        for renderer, key, rendered, ceiling, raised in _misses(rows, endpoint, chunk):
+            if not seen.add(key):
+                continue
+            plan.rows += 1
+            noted = known.numbers.get(key)
+            place = NEW if noted is None else noted
+            if 0 <= place < NEW:
+                awaited.add(place)
+                plan.waiting += 1
+                continue
+            fails, reason = known.groups[-place - 1] if place < 0 else (0, "")
+            if fails >= HALVED_FROM and endpoint.real_time is not None:
+                plan.left += 1
+                continue
+            made = writer.write(renderer, key, rendered, ceiling, raised=raised)
+            if not isinstance(made[0], bytes):
+                plan.refused[key] = made[0]
+                continue
+            plan.characters += made[1].characters
+            if place < 0:
+                spool.add_again(-place - 1, made[0], made[1], fails=fails, reason=reason)
+            else:
+                spool.add(made[0], made[1])
+    for packed, reason in spool.finish():
+        (line,) = read_keys(packed)
+        plan.refused[line.key] = (FAILED, f"this row failed alone in a transform job: {reason}")
+    plan.awaited = [jobs[number].plan.name for number in sorted(awaited)]
+    reach("transform.planned")
+    return plan
+
+
+def _misses(
+    rows: Rows, endpoint: SageMakerTransform, chunk: Any
+) -> Iterable[tuple[Renderer, bytes, Rendered, int | None, bool]]:
+    asked = [renderer.ask(chunk.batch) for renderer in rows.renderers]
+    wanted = list({key for prompt in asked for key in prompt.keys if key is not None})
+    found = rows.store.get_many(wanted) if wanted else {}
+    for renderer, prompt in zip(rows.renderers, asked, strict=True):
+        for key, rendered in zip(prompt.keys, prompt.rendered, strict=True):
+            if key is None or rendered is None:
+                continue
+            rung = climb(
+                found.get(key, ()),
+                ceiling=rendered.ceiling,
+                highest=renderer.prompt.escalate_to,
+                context=endpoint.capabilities.context_tokens,
+                not_before=rows.not_before,
+            )
+            if rung.entry is None:
+                yield renderer, key, rendered, rung.ceiling, bool(rung.raised)
+
+
+class _LineWriter:
+    """Writes the line of a request, or says why there is none."""
+
+    def __init__(self, endpoint: SageMakerTransform, fit: Fit | None) -> None:
+        self._encode = Encoder(endpoint).encode
+        self._fit = fit
+        self._wrap = endpoint.wrap
+        self._largest = (endpoint.max_payload_mb or 100) << 20
+
+    def write(
+        self, renderer: Renderer, key: bytes, rendered: Rendered, ceiling: int | None, *, raised: bool
+    ) -> tuple[bytes | Refusal, LineKey]:
+        size, script = characters(rendered.messages), script_of_messages(rendered.messages)
+        line = LineKey(key, ceiling, size, script)
+        sent = ceiling
+        if self._fit is not None:
+            reason = self._fit.too_long(size, script)
+            if reason is not None:
+                return ("context_overflow", reason), line
+            if not raised:
+                sent = self._fit.ceiling(ceiling, size, script)
+        try:
+            body = self._encode(renderer.request(rendered, ceiling=sent))
+        except (UnicodeEncodeError, TypeError, ValueError, OverflowError) as error:
+            return ("unsendable", f"the request cannot be written as JSON: {type(error).__name__}"), line
+        if len(body) >= self._largest:
+            reason = f"the request has {len(body)} bytes; max_payload_mb allows {self._largest}"
+            return ("too_large", reason), line
+        return wrap(key, body) if self._wrap else body, line

@@ -1,0 +1,475 @@
+"""Transform jobs as fillers of the store, against the fake control plane and a real S3 API."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+import corpusmill
+from corpusmill.endpoints.sagemaker import SageMakerEndpoint, SageMakerTransform
+from corpusmill.errors import (
+    AuthenticationError,
+    ComeBackLaterError,
+    EndpointError,
+    InterruptedRunError,
+    TooManyFailuresError,
+    UsageError,
+)
+from corpusmill.policy import FailurePolicy
+from corpusmill.prompts.ask import Ask
+from corpusmill.run import enrich, enrich_batches
+from corpusmill.testing import expected_answer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from corpusmill.report import RunReport
+    from corpusmill.testing.sagemaker import FakeSageMaker
+
+TEMPLATE = "Name the topic of: {text}"
+PROMPT = Ask(TEMPLATE, into="topic")
+
+
+def texts(rows: int) -> list[str]:
+    """Different texts, with all that JSON Lines must not be split at."""
+    return [f"row {row}: Čau \u2028 {{}} \u0085 \x0b \r\n 🥧" for row in range(rows)]
+
+
+def answer_to(text: str) -> str:
+    """What the model says to a row."""
+    return expected_answer([{"role": "user", "content": TEMPLATE.replace("{text}", text)}])
+
+
+class Job:
+    """A job over a table, its transform jobs and its output."""
+
+    def __init__(self, fake: FakeSageMaker, s3_url: str, bucket: str, folder: Path) -> None:
+        self.fake, self.folder, self.bucket = fake, folder, bucket
+        self.settings: dict[str, Any] = {
+            "model_name": "tildeopen-30b-64k",
+            "region": fake.region,
+            "model": "tildeopen-30b-64k",
+            "instance_type": "ml.g6.48xlarge",
+            "s3": f"s3://{bucket}/corpus",
+            "endpoint_url": fake.url,
+            "s3_endpoint_url": s3_url,
+            "shard_rows": 4,
+            "poll_seconds": 0.01,
+            "patience_seconds": 5.0,
+        }
+        self.table: Any = pa.table({"text": texts(10)})
+        self.prompt = PROMPT
+
+    def endpoint(self, **changes: Any) -> SageMakerTransform:
+        return SageMakerTransform(**{**self.settings, **changes})
+
+    def real_time(self) -> SageMakerEndpoint:
+        return SageMakerEndpoint(
+            endpoint_name="tilde",
+            region=self.fake.region,
+            model="tildeopen-30b-64k",
+            endpoint_url=self.fake.url,
+        )
+
+    def run(
+        self, *, sink: str = "out", store: str = "store", options: Any = None, **changes: Any
+    ) -> RunReport:
+        return enrich(
+            self.table,
+            str(self.folder / sink),
+            self.prompt,
+            endpoint=self.endpoint(**changes),
+            store=f"sqlite:///{self.folder / store}.db",
+            **{"failures": FailurePolicy(max_failed=1.0), **(options or {})},
+        )
+
+    def rows(self, sink: str = "out") -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = corpusmill.read(self.folder / sink).to_table().to_pylist()
+        return found
+
+    @property
+    def shards(self) -> list[list[int]]:
+        """The sizes of the shards of each job, in the order of their creation."""
+        jobs = sorted(self.fake.jobs.jobs.values(), key=lambda job: job.created)
+        sizes = []
+        for job in jobs:
+            plan = json.loads(self.read(f"jobs/{job.name}/plan.json"))
+            sizes.append([shard["rows"] for shard in plan["shards"]])
+        return sizes
+
+    def read(self, name: str) -> bytes:
+        body: bytes = self.fake._s3.get_object(Bucket=self.bucket, Key=f"corpus/{name}")["Body"].read()
+        return body
+
+    def keys(self, folder: str) -> list[str]:
+        found = self.fake._s3.list_objects_v2(Bucket=self.bucket, Prefix=f"corpus/{folder}")
+        return [item["Key"] for item in found.get("Contents", ())]
+
+    def check_complete(self, sink: str = "out") -> None:
+        """Each row has its own answer."""
+        rows = self.rows(sink)
+        assert [row["topic"] for row in rows] == [answer_to(row["text"]) for row in rows]
+        assert {row["topic_outcome"]["status"] for row in rows} == {"completed"}
+
+
+@pytest.fixture
+def job(fake: FakeSageMaker, s3_url: str, bucket: str, tmp_path: Path) -> Job:
+    """A job of ten rows, in shards of four."""
+    return Job(fake, s3_url, bucket, tmp_path)
+
+
+def test_a_job_answers_each_row_once(job: Job) -> None:
+    """Equal rows are one line, blank ones none; the second run asks nothing, and nothing is left open."""
+    job.table = pa.table({"text": [*texts(10), texts(1)[0], " ", None]})
+    report = job.run()
+    assert job.shards == [[4, 4, 2]]
+    assert (report.rows, report.attempts, report.cached) == (13, 0, 11)
+    rows = job.rows()
+    assert [row["topic"] for row in rows[:11]] == [answer_to(row["text"]) for row in rows[:11]]
+    assert job.fake.container.computed.total() == 10
+    assert job.keys("open/") == []
+    assert job.run(sink="again").attempts == 0
+    assert len(job.fake.jobs.jobs) == 1
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"join": False},
+        {"wrap": False},
+        {"wrap": False, "join": False},
+        {"content_type": "application/json", "accept": "application/json"},
+        {"output_filter": "$"},
+    ],
+)
+@pytest.mark.parametrize("order", ["forwards", "backwards"])
+def test_every_shape_of_line_is_read(job: Job, settings: dict[str, Any], order: str) -> None:
+    """Joined lines in any order; bare ones in the order of the input, which is why they cannot come backwards."""
+    job.fake.reverse = order == "backwards"
+    if order == "backwards" and not settings.get("join", True):
+        pytest.skip("a bare answer does not say whose it is")
+    job.run(**settings)
+    job.check_complete()
+
+
+def test_the_request_is_the_one_of_the_reference_page(job: Job) -> None:
+    """Messages, ceiling and temperature, without a model; the id is the key."""
+    job.prompt = Ask(TEMPLATE, into="topic", temperature=0, max_tokens=256)
+    job.table = pa.table({"text": ["one"]})
+    job.run()
+    (name,) = job.fake.jobs.jobs
+    line = json.loads(job.read(f"jobs/{name}/input/s000000.jsonl"))
+    assert line["id"] == job.rows()[0]["topic_outcome"]["request_key"]
+    assert line["request"] == {
+        "messages": [{"role": "user", "content": "Name the topic of: one"}],
+        "max_tokens": 256,
+        "temperature": 0,
+    }
+
+
+def test_a_bad_line_is_driven_into_a_corner(job: Job) -> None:
+    """Its shard goes out again, then in halves, until it stands alone and fails; all other rows are answered once."""
+    job.fake.container.poison = "row 5:"
+    report = job.run()
+    assert job.shards == [[4, 4, 2], [4], [2, 2], [1, 1]]
+    assert report.outcomes == {"completed": 9, "failed": 1}
+    (failed,) = (row for row in job.rows() if row["topic_outcome"]["status"] == "failed")
+    assert failed["text"].startswith("row 5:")
+    assert "failed alone in a transform job" in failed["topic_outcome"]["error"]
+    assert "Bad HTTP status" in failed["topic_outcome"]["error"]
+    assert job.keys("open/") == []
+
+
+def test_a_bad_line_may_be_asked_in_real_time(job: Job) -> None:
+    """When its shard has failed twice, its rows are left to the endpoint that is given."""
+    job.fake.container.poison = "row 5:"
+    report = job.run(real_time=job.real_time())
+    assert job.shards == [[4, 4, 2], [4]]
+    assert report.outcomes == {"completed": 9, "failed": 1}
+    assert report.live == 3
+
+
+def test_a_failed_row_is_sent_again_by_the_next_run(job: Job) -> None:
+    """Nothing is held against it once an output is committed."""
+    job.table = pa.table({"text": texts(1)})
+    job.fake.container.poison = "row 0:"
+    assert job.run().outcomes == {"failed": 1}
+    job.fake.container.poison = None
+    assert job.run().outcomes == {"completed": 1}
+    job.check_complete()
+
+
+def test_too_many_failures_commit_nothing_and_are_sent_again(job: Job) -> None:
+    """As with any other endpoint."""
+    job.table = pa.table({"text": texts(1)})
+    job.fake.container.poison = "row 0:"
+    with pytest.raises(TooManyFailuresError):
+        job.run(options={"failures": FailurePolicy()})
+    job.fake.container.poison = None
+    job.run(options={"failures": FailurePolicy()})
+    job.check_complete()
+
+
+def test_rows_that_are_cut_go_out_again_under_a_higher_ceiling(job: Job) -> None:
+    """In the next job; the last rung is what the context leaves, and then the row is truncated."""
+    job.prompt = Ask(TEMPLATE, into="topic", max_tokens=4, escalate_to=64)
+    job.run()
+    assert job.shards == [[4, 4, 2]] * 2 + [[4, 4, 2]] * (len(job.shards) - 2)
+    assert 2 <= len(job.shards) <= 3
+    job.check_complete()
+    ceiling = {note.partition(" ")[0] for row in job.rows() for note in row["topic_outcome"]["notes"]}
+    assert ceiling == {"ceiling_raised"}
+
+
+def test_a_users_cap_is_not_raised(job: Job) -> None:
+    """What reaches it is truncated, in one job."""
+    job.prompt = Ask(TEMPLATE, into="topic", max_tokens=4)
+    assert job.run().outcomes == {"truncated": 10}
+    assert len(job.shards) == 1
+
+
+def test_a_text_that_is_too_long_is_not_sent(job: Job) -> None:
+    """It fails with the reason, and its neighbours are answered."""
+    job.table = pa.table({"text": [*texts(2), "word " * 100_000]})
+    report = job.run()
+    assert report.outcomes == {"completed": 2, "failed": 1}
+    assert "too long" in job.rows()[2]["topic_outcome"]["error"]
+    assert job.shards == [[2]]
+
+
+def test_a_line_above_the_payload_is_not_sent(job: Job) -> None:
+    """Nor does it fail a shard."""
+    job.table = pa.table({"text": [*texts(2), "x" * (1 << 20)]})
+    report = job.run(max_payload_mb=1, context_tokens=1 << 22)
+    assert report.outcomes == {"completed": 2, "failed": 1}
+    assert "max_payload_mb" in job.rows()[2]["topic_outcome"]["error"]
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "CapacityError: Unable to provision requested ML compute capacity. Please retry using a different instance.",
+        "InternalServerError: We encountered an internal error. Please try again.",
+        "AlgorithmError: Model container did not pass the ping health check.",
+    ],
+)
+def test_a_failure_that_no_line_caused_halves_nothing(job: Job, reason: str) -> None:
+    """Completed shards are kept, the others go out again as they were, under another name."""
+    job.fake.fail_next_job(reason, after_objects=1)
+    job.run()
+    assert job.shards == [[4, 4, 2], [4, 2]]
+    job.check_complete()
+    assert job.fake.container.computed.total() == 10
+
+
+def test_failures_that_go_on_end_the_run(job: Job) -> None:
+    """After three jobs; the next run begins to count anew."""
+    for _ in range(3):
+        job.fake.fail_next_job("CapacityError: no capacity")
+    with pytest.raises(EndpointError, match=r"3 jobs in a row.*CapacityError"):
+        job.run()
+    assert len(job.shards) == 3
+    job.run()
+    job.check_complete()
+
+
+def test_a_failure_that_stays_ends_the_run_at_once(job: Job) -> None:
+    """With its reason; what was answered before is kept."""
+    job.fake.fail_next_job("ClientError: Access denied to model data", after_objects=2)
+    with pytest.raises(EndpointError, match="not by its lines: ClientError: Access denied"):
+        job.run()
+    job.run()
+    assert job.shards == [[4, 4, 2], [2]]
+
+
+def test_a_job_without_any_output_is_not_halved_for_ever(job: Job) -> None:
+    """When no shard of several was answered twice, somebody has to look at the logs."""
+    job.fake.container.poison, job.table = "row", pa.table({"text": texts(12)})
+    with pytest.raises(EndpointError, match=r"no shard .* was answered, for the second time"):
+        job.run()
+    assert job.shards == [[4, 4, 4], [4, 4, 4]]
+
+
+def test_a_stopped_job_ends_the_run_and_starts_anew_next_time(job: Job) -> None:
+    """Nothing of it is left, and its name is taken."""
+    stopped: list[str] = []
+
+    def control(operation: str, _number: int) -> None:
+        if operation == "DescribeTransformJob" and job.fake.jobs.jobs and not stopped:
+            (name,) = job.fake.jobs.jobs
+            stopped.append(name)
+            job.fake.jobs.stop({"TransformJobName": name})
+
+    job.fake.pace.set(1)
+    job.fake.control_script = control
+    with pytest.raises(InterruptedRunError, match="was stopped"):
+        job.run()
+    job.fake.pace.set(None)
+    job.run()
+    assert len(job.shards) == 2
+    job.check_complete()
+
+
+@pytest.mark.parametrize("fault", ["throttled", "throttled_null", "internal", "unavailable"])
+def test_describes_that_fail_are_tolerated(job: Job, fault: str) -> None:
+    """A job whose state cannot be read is not a job that does not exist."""
+    job.fake.control_script = lambda operation, number: (
+        fault if operation == "DescribeTransformJob" and number in {1, 3, 4} else None
+    )
+    job.run()
+    assert len(job.shards) == 1
+    job.check_complete()
+
+
+def test_an_answer_to_a_create_that_is_lost_makes_no_second_job(job: Job) -> None:
+    """The job is looked for by its name before it is created again."""
+    job.fake.control_script = lambda operation, number: (
+        "lost" if operation == "CreateTransformJob" and number == 1 else None
+    )
+    job.run()
+    assert len(job.fake.jobs.jobs) == 1
+    job.check_complete()
+
+
+@pytest.mark.parametrize(
+    ("fault", "error"), [("access_denied", AuthenticationError), ("expired", AuthenticationError)]
+)
+def test_a_refused_create_says_what_to_do(job: Job, fault: str, error: type[Exception]) -> None:
+    """Rights and credentials end the run."""
+    job.fake.control_script = lambda operation, _number: fault if operation == "CreateTransformJob" else None
+    with pytest.raises(error, match="aws sso login"):
+        job.run()
+
+
+def test_an_unknown_model_ends_the_run(job: Job) -> None:
+    """By its name."""
+    with pytest.raises(EndpointError, match=r"Could not find model.*check model_name"):
+        job.run(model_name="unknown")
+
+
+def test_a_used_up_quota_says_to_come_back(
+    fake_factory: Callable[..., FakeSageMaker], s3_url: str, bucket: str, tmp_path: Path
+) -> None:
+    """And the next run goes on with the job that is written down."""
+    fake = fake_factory(quota=0)
+    job = Job(fake, s3_url, bucket, tmp_path)
+    with pytest.raises(ComeBackLaterError, match="larger quota"):
+        job.run()
+    fake.jobs.quota = 1
+    job.run()
+    job.check_complete()
+    assert len(fake.jobs.jobs) == 1
+
+
+def test_another_machine_takes_a_running_job_up(job: Job) -> None:
+    """With a store of its own: it finds the job in S3, and starts none."""
+    job.fake.pace.set(1)
+    calls = 0
+
+    def leave(_progress: object) -> None:
+        nonlocal calls
+        calls += 1
+        if calls > 5:
+            raise InterruptedRunError("this machine is gone")
+
+    with pytest.raises(InterruptedRunError):
+        job.run(store="first", options={"progress": leave})
+    assert len(job.fake.jobs.jobs) == 1
+    job.fake.pace.set(None)
+    job.run(store="second")
+    assert len(job.fake.jobs.jobs) == 1
+    assert job.fake.container.computed.total() == 10
+    job.check_complete()
+
+
+def test_a_job_with_other_rows_is_not_waited_for(job: Job) -> None:
+    """Under the same prefix two runs go on side by side, and a row that both have is in one job only."""
+    job.fake.pace.set(0)
+    calls = 0
+
+    def leave(_progress: object) -> None:
+        nonlocal calls
+        calls += 1
+        if calls > 5:
+            raise InterruptedRunError("away")
+
+    with pytest.raises(InterruptedRunError):
+        job.run(options={"progress": leave})
+    job.table = pa.table({"text": [*texts(12)[8:], "quite another"]})
+    calls = 0
+    with pytest.raises(InterruptedRunError):
+        job.run(sink="other", options={"progress": leave})
+    assert job.shards == [[4, 4, 2], [3]]
+    job.fake.pace.set(None)
+    job.run(sink="other")
+    job.check_complete("other")
+    assert job.fake.container.computed.total() == 13
+
+
+def test_a_stop_leaves_the_job_running_and_says_so(job: Job) -> None:
+    """With `stop_on_interrupt` it is stopped instead."""
+    fillers: list[Any] = []
+    job.fake.pace.set(0)
+
+    def stop(_progress: object) -> None:
+        if job.fake.jobs.jobs:
+            fillers[-1].stop(grace=None)
+
+    options = {"on_start": fillers.append, "progress": stop}
+    with pytest.raises(InterruptedRunError, match="goes on"):
+        job.run(options=options)
+    (running,) = job.fake.jobs.jobs.values()
+    assert running.status == "InProgress"
+    with pytest.raises(InterruptedRunError, match="told to stop"):
+        job.run(options=options, stop_on_interrupt=True)
+    assert running.over.wait(30)
+    assert running.status == "Stopped"
+
+
+def test_real_time_and_transform_share_their_answers(job: Job) -> None:
+    """One identity: what the endpoint has answered is in no job, and the other way round."""
+    first = job.table.slice(0, 5)
+    enrich(
+        first,
+        str(job.folder / "live"),
+        PROMPT,
+        endpoint=job.real_time(),
+        store=f"sqlite:///{job.folder / 'store'}.db",
+    )
+    job.run()
+    assert job.shards == [[4, 1]]
+    assert job.fake.container.computed.total() == 10
+    job.check_complete()
+
+
+def test_a_source_that_can_be_read_once_only_is_refused(job: Job) -> None:
+    """And a stream of rows, which waits for each answer."""
+    job.table = job.table.to_reader()
+    with pytest.raises(UsageError, match="read twice"):
+        job.run()
+    with pytest.raises(UsageError, match="needs all rows"):
+        next(iter(enrich_batches(pa.table({"text": ["a"]}), PROMPT, endpoint=job.endpoint())))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"s3": "bucket/prefix"},
+        {"instance_type": "g6"},
+        {"model_name": "a/b"},
+        {"instance_count": 0},
+        {"max_payload_mb": 50, "max_concurrent_transforms": 3},
+        {"invocation_timeout": 4_000},
+        {"assemble_with": "None"},
+        {"poll_seconds": 0},
+    ],
+)
+def test_settings_that_no_job_would_take_are_refused(job: Job, settings: dict[str, Any]) -> None:
+    """When the endpoint is described, by the name of the setting."""
+    with pytest.raises(UsageError, match=next(iter(settings))):
+        job.endpoint(**settings)
