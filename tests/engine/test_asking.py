@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from corpusmill import Ask, Limits, OpenAICompatible, RetryPolicy, SambaNova, enrich, read
-from corpusmill.errors import EndpointDownError, UsageError
+from corpusmill.errors import BrokenEndpointError, EndpointDownError, UsageError
 from corpusmill.testing import FakeEndpoint, Latency
 
 if TYPE_CHECKING:
@@ -136,3 +136,26 @@ def test_a_quota_that_is_open_again_slows_nobody_down(tmp_path: Path) -> None:
         stats = endpoint.stats()
     assert report.outcomes == {"completed": len(ROWS)}
     assert stats.max_in_flight > 4
+
+
+@pytest.mark.parametrize(("max_tokens", "ends"), [(None, True), (4, False)])
+def test_answers_that_are_all_cut_end_the_run_unless_the_user_capped_them(
+    tmp_path: Path, *, max_tokens: int | None, ends: bool
+) -> None:
+    """A server that cuts whatever it says is not what the user thinks; a cap of the user's own is."""
+    with FakeEndpoint(faults={"length": 1.0}) as endpoint:
+
+        def attempt() -> RunReport:
+            return enrich(
+                ROWS,
+                tmp_path / "out",
+                Ask("Repeat: {text}", into="out", max_tokens=max_tokens),
+                endpoint=OpenAICompatible(endpoint.base_url, "any"),
+                store=f"sqlite:///{tmp_path / 'store.db'}",
+            )
+
+        if ends:
+            with pytest.raises(BrokenEndpointError, match="state one with max_tokens"):
+                attempt()
+        else:
+            assert attempt().outcomes == {"truncated": len(ROWS)}

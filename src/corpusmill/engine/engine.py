@@ -20,7 +20,7 @@ from corpusmill.chat.sagemaker import open_client
 from corpusmill.chat.transport import Timeouts, default_transport
 from corpusmill.endpoints.endpoint import shown_url
 from corpusmill.engine.asking import Asker, Pending, Terms
-from corpusmill.engine.ladder import Rung, climb
+from corpusmill.engine.ladder import Rung, stored_answer
 from corpusmill.engine.pages import OpenChunk
 from corpusmill.engine.passes import Passes
 from corpusmill.engine.tally import Ledger, Timeline, Wire
@@ -35,7 +35,7 @@ from corpusmill.exchange import read_completion
 from corpusmill.fingerprint import canonical, digest
 from corpusmill.killpoints import reach
 from corpusmill.report import Moment
-from corpusmill.rows.judge import Answer, judge_completion
+from corpusmill.rows.judge import Answer
 from corpusmill.store.writer import GroupWriter
 
 if TYPE_CHECKING:
@@ -72,6 +72,13 @@ TICK = 0.25
 _OF_THE_ROW = frozenset(
     {"transform_failed", "context_overflow", "larger_than_limit", "content_filter", "unsendable"}
 )
+
+
+_SAID = {
+    "truncated": "cut at a ceiling of tokens that this job does not state; state one with max_tokens, or shorten "
+    "what is asked for",
+    "empty_answer": "an empty answer to a text that is not blank",
+}
 
 
 class Chunk(Protocol):
@@ -326,13 +333,14 @@ class Engine:
         rendered = asked.rendered[row]
         assert rendered is not None
         terms = self._work.terms
-        prompt = self._work.renderers[position].prompt
-        rung = climb(
+        rung = stored_answer(
             entries,
+            prompt=self._work.renderers[position].prompt,
+            values=asked.values[row],
             ceiling=rendered.ceiling,
-            highest=prompt.escalate_to,
             context=terms.context_tokens,
-            not_before=None if terms.refresh else terms.not_before,
+            not_before=terms.not_before,
+            refresh=terms.refresh,
         )
         entry = rung.entry
         if entry is None:
@@ -340,9 +348,6 @@ class Engine:
                 chunk.rungs[position, row] = rung
             return None
         completion = read_completion(entry.body)
-        old = terms.refresh and terms.not_before is not None and entry.created_at < terms.not_before
-        if old and judge_completion(prompt, asked.values[row], completion).status in (terms.refresh or ()):
-            return None
         own = entry.invocation == self._work.member.invocation
         notes = (f"ceiling_raised {rung.ceiling}",) if rung.raised else ()
         return Answer(completion, None, None, "deduplicated" if own else "cached", notes=notes)
@@ -444,7 +449,7 @@ class Engine:
                 self._failed[(pending.key, pending.ceiling)] = replace(answer, attempts=0, seconds=None)
                 if len(self._failed) > REMEMBERED_FAILURES:
                     self._failed.popitem(last=False)
-            self._watch(answer)
+            self._watch(pending, answer)
         del self._in_flight[pending.key]
         self._settle(pending, answer)
 
@@ -479,10 +484,12 @@ class Engine:
             self.wire.backing_off -= 1
             self._busy += 1
 
-    def _watch(self, answer: Answer) -> None:
+    def _watch(self, pending: Pending, answer: Answer) -> None:
         """End the run when the endpoint gives every request the same useless answer."""
         kind = answer.kind
-        if kind is None or kind in _OF_THE_ROW or (kind == "truncated" and not self._climbed(answer)):
+        # An answer that the user's own cap has cut is what was asked for.
+        capped = kind == "truncated" and pending.ceiling is not None and not self._climbed(answer)
+        if kind is None or kind in _OF_THE_ROW or capped:
             self._succeeded = self._succeeded or kind is None
             self._alike = (None, 0)
             return
@@ -490,7 +497,7 @@ class Engine:
         self._alike = (kind, count + 1 if kind == before else 1)
         if self._alike[1] >= self._too_many_alike():
             number = self._alike[1]
-            reason = answer.error or kind.replace("_", " ")
+            reason = answer.error or _SAID.get(kind) or kind.replace("_", " ")
             raise BrokenEndpointError(
                 f"{number} requests in a row failed in the same way: {reason}. The run asks "
                 f"{shown_url(self._work.endpoint.url)} "

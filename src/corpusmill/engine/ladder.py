@@ -7,15 +7,17 @@ to find the one that ended, or to go on where the ladder was left, and not to st
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from corpusmill.exchange import read_completion
-from corpusmill.rows.judge import next_ceiling
+from corpusmill.rows.judge import judge_completion, next_ceiling
 from corpusmill.store.serving import choose, serves, was_cut
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
+    from corpusmill.outcome import Status
+    from corpusmill.prompts.prompt import Prompt
     from corpusmill.store.protocol import Entry
 
 
@@ -47,6 +49,35 @@ def climb(
         ceiling, raised = following, raised + 1
         entry = _lowest(entries, ceiling, not_before)
     return Rung(entry, ceiling, raised)
+
+
+def stored_answer(
+    entries: Sequence[Entry],
+    *,
+    prompt: Prompt,
+    values: Sequence[Any],
+    ceiling: int | None,
+    context: int | None,
+    not_before: float | None = None,
+    refresh: Collection[Status] | None = None,
+) -> Rung:
+    """Find the stored answer that a run takes for a row, or the rung that it asks under.
+
+    Only answers given at `not_before` (Unix seconds) or later count; with `refresh` this holds for those alone that
+    amount to one of its statuses. `values` are those of the prompt's inputs in the row.
+    """
+    rung = climb(
+        entries,
+        ceiling=ceiling,
+        highest=prompt.escalate_to,
+        context=context,
+        not_before=None if refresh else not_before,
+    )
+    entry = rung.entry
+    if entry is None or not refresh or not_before is None or entry.created_at >= not_before:
+        return rung
+    status = judge_completion(prompt, values, read_completion(entry.body)).status
+    return Rung(None, ceiling) if status in refresh else rung
 
 
 def _lowest(entries: Sequence[Entry], ceiling: int | None, not_before: float | None) -> Entry | None:
