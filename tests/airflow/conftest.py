@@ -87,6 +87,7 @@ class Ran:
         self.state = str(run.state)
         self.run_id: str = run.run_id
         self.dag_id: str = run.dag_id
+        self.tries = {(ti.task_id, ti.map_index): ti.try_number for ti in run.get_task_instances()}
         self.states = {(ti.task_id, ti.map_index): str(ti.state) for ti in run.get_task_instances()}
         with create_session() as session:
             found: Any = session.scalars(XComModel.get_many(run_id=run.run_id, dag_ids=run.dag_id)).all()

@@ -79,6 +79,7 @@ class EnrichOperator(BaseOperator):
     template_ext: Sequence[str] = ()
     operator_extra_links: Sequence[BaseOperatorLink] = (ReportLink(),)
     ui_color: str = "#d7e8d0"
+    makes_asset = True
 
     def __init__(
         self,
@@ -137,7 +138,7 @@ class EnrichOperator(BaseOperator):
         self.overwrite = overwrite
         self.quota_wait = quota_wait
         self.show_rows = show_rows
-        self.asset = _asset(asset, sink)
+        self.asset = _asset(asset, sink) if self.makes_asset else None
         if self.asset is not None and self.asset not in self.outlets:
             self.outlets = [*self.outlets, self.asset]
         self._engine: Engine | None = None

@@ -17,6 +17,7 @@ from corpusmill.errors import (
     CountsError,
     EndpointError,
     MissingExtraError,
+    ShardChangedError,
     SinkError,
     StoreMissError,
     UsageError,
@@ -71,6 +72,8 @@ def decision(
             return RetryDecision.retry(delay=quota_wait, reason="a quota is used up; until when is not known")
         wait = max(timedelta(0), exception.resets_at - now) + _MARGIN
         return RetryDecision.retry(delay=wait, reason="a quota is used up; it resets then")
+    if isinstance(exception, ShardChangedError):
+        return RetryDecision.fail(reason="the source changed since the shards were planned: clear the plan")
     if isinstance(exception, SinkError):
         return RetryDecision.default()  # another attempt may hold the sink, and let go of it
     if isinstance(exception, _HOPELESS):
