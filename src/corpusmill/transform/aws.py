@@ -7,6 +7,7 @@ not there" are kept apart: only the service's own word that there is no such job
 from __future__ import annotations
 
 import time
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from corpusmill.endpoints.sagemaker.names import redact_aws
@@ -86,7 +87,9 @@ class Aws:
             user_agent_extra="corpusmill",
         )
         try:
-            session = boto3.Session(profile_name=transform.profile, region_name=transform.region)
+            session = boto3.Session(
+                profile_name=transform.profile, region_name=transform.region, botocore_session=_session()
+            )
             self.sagemaker = session.client("sagemaker", endpoint_url=transform.endpoint_url, config=config)
             self.s3 = session.client("s3", endpoint_url=transform.s3_endpoint_url, config=config)
         except BotoCoreError as error:
@@ -236,6 +239,22 @@ def _advice(said: str) -> str:
         "allow sagemaker:CreateTransformJob, DescribeTransformJob and StopTransformJob, and s3:GetObject, PutObject, "
         "DeleteObject and ListBucket under the prefix"
     )
+
+
+@cache
+def _loader() -> Any:
+    """Give what reads the descriptions of services, which takes most of the time that a client does to make."""
+    from botocore.loaders import create_loader
+
+    return create_loader()
+
+
+def _session() -> Any:
+    from botocore.session import Session
+
+    session = Session()
+    session.register_component("data_loader", _loader())
+    return session
 
 
 class Patience:
