@@ -28,6 +28,8 @@ ORDERED = frozenset({"json_schema", "tools", "chat_template_kwargs"})
 
 KEY_BYTES = 20
 
+_USUAL = len(("role", "content"))
+
 _encode = msgspec.json.Encoder().encode
 _encode_sorted = msgspec.json.Encoder(order="sorted").encode
 
@@ -59,7 +61,7 @@ def _is_usual(message: Message) -> bool:
 
     Every row of a corpus comes by here.
     """
-    return len(message) == 2 and type(message.get("content")) is str  # noqa: PLR2004 - role and content
+    return len(message) == _USUAL and type(message.get("content")) is str
 
 
 def digest(data: bytes) -> bytes:
@@ -86,7 +88,9 @@ class Fingerprint:
         """Give the request key (20 bytes)."""
         state = self._prefix.copy()
         for message in messages:
-            if not _is_usual(message):
+            if (
+                len(message) != _USUAL or type(message.get("content")) is not str
+            ):  # `_is_usual`, without its call
                 state.update(canonical(list(messages)))
                 break
         else:

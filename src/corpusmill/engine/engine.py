@@ -20,9 +20,10 @@ from corpusmill.chat.sagemaker import open_client
 from corpusmill.chat.transport import Timeouts, default_transport
 from corpusmill.endpoints.endpoint import shown_url
 from corpusmill.engine.asking import Asker, Pending, Terms
-from corpusmill.engine.ladder import Rung, stored_answer
+from corpusmill.engine.ladder import Rung
 from corpusmill.engine.pages import OpenChunk
 from corpusmill.engine.passes import Passes
+from corpusmill.engine.stored import stored_answers
 from corpusmill.engine.tally import Ledger, Timeline, Wire
 from corpusmill.errors import (
     BrokenEndpointError,
@@ -31,11 +32,9 @@ from corpusmill.errors import (
     StoreError,
     StoreMissError,
 )
-from corpusmill.exchange import read_completion
 from corpusmill.fingerprint import canonical, digest
 from corpusmill.killpoints import reach
 from corpusmill.report import Moment
-from corpusmill.rows.judge import Answer
 from corpusmill.store.writer import GroupWriter
 
 if TYPE_CHECKING:
@@ -46,8 +45,9 @@ if TYPE_CHECKING:
 
     from corpusmill.endpoints import Endpoint
     from corpusmill.policy import Limits
+    from corpusmill.rows.judge import Answer
     from corpusmill.rows.render import Renderer
-    from corpusmill.store.protocol import Entry, Membership, Store
+    from corpusmill.store.protocol import Membership, Store
 
 WINDOW_ROWS = 65_536
 """Rows that may be open at once: enough that a straggler of half a minute holds up nobody at 2,000 rows a second."""
@@ -320,37 +320,17 @@ class Engine:
         found = self._work.store.get_many(wanted) if wanted else {}
         opened = OpenChunk(chunk.first_row, chunk.batch, asked, [], 0, chunk.batch.nbytes)
         opened.answers.extend(
-            [
-                None if key is None or key not in found else self._stored(opened, position, row, found[key])
-                for row, key in enumerate(prompt.keys)
-            ]
-            for position, prompt in enumerate(asked)
+            stored_answers(
+                opened,
+                position,
+                renderer.prompt,
+                found,
+                terms=self._work.terms,
+                invocation=self._work.member.invocation,
+            )
+            for position, renderer in enumerate(self._work.renderers)
         )
         return opened
-
-    def _stored(self, chunk: OpenChunk, position: int, row: int, entries: list[Entry]) -> Answer | None:
-        asked = chunk.asked[position]
-        rendered = asked.rendered[row]
-        assert rendered is not None
-        terms = self._work.terms
-        rung = stored_answer(
-            entries,
-            prompt=self._work.renderers[position].prompt,
-            values=asked.values[row],
-            ceiling=rendered.ceiling,
-            context=terms.context_tokens,
-            not_before=terms.not_before,
-            refresh=terms.refresh,
-        )
-        entry = rung.entry
-        if entry is None:
-            if rung.raised:
-                chunk.rungs[position, row] = rung
-            return None
-        completion = read_completion(entry.body)
-        own = entry.invocation == self._work.member.invocation
-        notes = (f"ceiling_raised {rung.ceiling}",) if rung.raised else ()
-        return Answer(completion, None, None, "deduplicated" if own else "cached", notes=notes)
 
     def _admit(self, chunk: OpenChunk) -> None:
         self._open_chunks += 1

@@ -62,16 +62,20 @@ class PromptLedger:
     prompt_tokens: int = 0
     completion_tokens: int = 0
 
-    def add(self, outcomes: Sequence[Outcome]) -> None:
-        """Count the rows of a batch."""
+    def add(self, outcomes: Sequence[Outcome]) -> bool:
+        """Count the rows of a batch; tell whether none of them has an error or was asked live."""
+        origins = [outcome.origin for outcome in outcomes]
         self.outcomes.update([outcome.status for outcome in outcomes])
-        self.origins.update([outcome.origin for outcome in outcomes])
-        for outcome in outcomes:
-            for note in outcome.notes:
-                self.notes[note.partition(" ")[0]] += 1
-            if outcome.origin == "live":
-                self.prompt_tokens += outcome.prompt_tokens or 0
-                self.completion_tokens += outcome.completion_tokens or 0
+        self.origins.update(origins)
+        for notes in [outcome.notes for outcome in outcomes if outcome.notes]:
+            self.notes.update([note.partition(" ")[0] for note in notes])
+        if "live" in origins:
+            for outcome in outcomes:
+                if outcome.origin == "live":
+                    self.prompt_tokens += outcome.prompt_tokens or 0
+                    self.completion_tokens += outcome.completion_tokens or 0
+            return False
+        return [outcome.error for outcome in outcomes].count(None) == len(outcomes)
 
 
 class Ledger:
@@ -90,6 +94,10 @@ class Ledger:
     def slowest(self) -> list[Sample]:
         """The slowest rows that were asked in this run, the slowest first."""
         return [sample for _, _, sample in sorted(self._slowest, key=lambda item: -item[0])]
+
+    def has_room(self, into: str) -> bool:
+        """Tell whether the report has room for a row of this prompt that is neither slow nor failed."""
+        return self._left[into] > 0
 
     def wants(self, into: str, outcome: Outcome) -> bool:
         """Tell whether the report would show this row, so that its texts are worth copying."""

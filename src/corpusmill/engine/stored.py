@@ -1,0 +1,92 @@
+"""What the store has for the rows of a chunk: its entries become answers, pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from corpusmill.engine.ladder import stored_answer
+from corpusmill.exchange import read_completion
+from corpusmill.rows.judge import Answer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from corpusmill.engine.asking import Terms
+    from corpusmill.engine.pages import OpenChunk
+    from corpusmill.outcome import Origin
+    from corpusmill.prompts.prompt import Prompt
+    from corpusmill.store.protocol import Entry
+
+
+def stored_answers(
+    chunk: OpenChunk,
+    position: int,
+    prompt: Prompt,
+    found: Mapping[bytes, list[Entry]],
+    *,
+    terms: Terms,
+    invocation: str,
+) -> list[Answer | None]:
+    """Give the answers of one prompt, None for the rows that have to be asked or that ask nothing.
+
+    `found` are the entries by key. What `invocation` has put itself is a repetition within the run. Where stored
+    answers lead a request up the ladder of its ceilings, the rung goes into `chunk.rungs`.
+    """
+    asked = chunk.asked[position]
+    of_any_age = terms.not_before is None
+    answers: list[Answer | None] = []
+    for row, key in enumerate(asked.keys):
+        entries = None if key is None else found.get(key)
+        if entries is None:
+            answers.append(None)
+            continue
+        rendered = asked.rendered[row]
+        assert rendered is not None
+        entry = entries[0]
+        if (
+            of_any_age
+            and rendered.ceiling is None
+            and entry.finish_reason == "stop"
+            and len(entries) == 1
+            and entry.kind == "completion"
+        ):
+            # What nearly every row of a replay comes to: the one entry serves, and there is no ladder to go up.
+            origin: Origin = "deduplicated" if entry.invocation == invocation else "cached"
+            answers.append(Answer(read_completion(entry.body), None, None, origin))
+        else:
+            answers.append(
+                _answer(chunk, position, row, entries, prompt=prompt, terms=terms, invocation=invocation)
+            )
+    return answers
+
+
+def _answer(
+    chunk: OpenChunk,
+    position: int,
+    row: int,
+    entries: list[Entry],
+    *,
+    prompt: Prompt,
+    terms: Terms,
+    invocation: str,
+) -> Answer | None:
+    asked = chunk.asked[position]
+    rendered = asked.rendered[row]
+    assert rendered is not None
+    rung = stored_answer(
+        entries,
+        prompt=prompt,
+        values=asked.values[row],
+        ceiling=rendered.ceiling,
+        context=terms.context_tokens,
+        not_before=terms.not_before,
+        refresh=terms.refresh,
+    )
+    entry = rung.entry
+    if entry is None:
+        if rung.raised:
+            chunk.rungs[position, row] = rung
+        return None
+    notes = (f"ceiling_raised {rung.ceiling}",) if rung.raised else ()
+    origin: Origin = "deduplicated" if entry.invocation == invocation else "cached"
+    return Answer(read_completion(entry.body), None, None, origin, notes=notes)
