@@ -52,13 +52,12 @@ def materialisation_metadata(
         "corpusmill/lineage": dg.MetadataValue.md(lineage_table(origins)),
         "corpusmill/report": dg.MetadataValue.path((sink.layout.sidecars / "report.html").path),
         "corpusmill/skipped_run": report.skipped_run,
-        **numbers(report),
     }
-    if report.run_key is not None:
-        made["corpusmill/run_key"] = report.run_key
     if preview_rows > 0:
         made["corpusmill/preview"] = dg.MetadataValue.md(preview(dataset, origins, rows=preview_rows))
-    return made
+    if report.run_key is not None:
+        made["corpusmill/run_key"] = report.run_key
+    return made | numbers(report)
 
 
 def numbers(report: RunReport) -> dict[str, int | float]:
@@ -69,14 +68,14 @@ def numbers(report: RunReport) -> dict[str, int | float]:
         "corpusmill/answers/live": report.live,
         "corpusmill/answers/cached": report.cached,
         "corpusmill/answers/deduplicated": report.deduplicated,
-        "corpusmill/answers/hit_share": report.cached / answers if answers else None,
+        "corpusmill/answers/hit_share": round(report.cached / answers, 4) if answers else None,
         "corpusmill/attempts": report.attempts,
         "corpusmill/tokens/prompt": report.prompt_tokens,
         "corpusmill/tokens/completion": report.completion_tokens,
-        "corpusmill/cost_usd": report.cost,
+        "corpusmill/cost_usd": None if report.cost is None else round(report.cost, 9),
         "corpusmill/possibly_paid_twice": report.possibly_paid_twice,
         "corpusmill/seconds": report.seconds,
-        "corpusmill/rows_per_second": report.rows / report.seconds if report.seconds > 0 else None,
+        "corpusmill/rows_per_second": round(report.rows / report.seconds, 2) if report.seconds > 0 else None,
         "corpusmill/latency/median_seconds": quantile(report.latency, 0.5),
         "corpusmill/latency/p95_seconds": quantile(report.latency, 0.95),
     }
@@ -127,7 +126,7 @@ def table_schema(schema: pa.Schema, origins: Sequence[ColumnOrigin]) -> dg.Table
         columns=[
             dg.TableColumn(
                 name=field.name,
-                type=str(field.type),
+                type=shown_type(field.type),
                 description=described.get(field.name),
                 constraints=dg.TableColumnConstraints(nullable=field.nullable),
             )
@@ -139,7 +138,16 @@ def table_schema(schema: pa.Schema, origins: Sequence[ColumnOrigin]) -> dg.Table
 def _described(origin: ColumnOrigin) -> str:
     if origin.prompt is None:
         return "passed through"
-    return f"{origin.prompt} of {', '.join(origin.inputs)}"
+    return f"filled by {origin.prompt} from {', '.join(origin.inputs)}"
+
+
+def shown_type(type_: pa.DataType) -> str:
+    """Give a type as the table of columns has room for it: of a struct the names of its fields."""
+    import pyarrow as pa
+
+    if isinstance(type_, pa.StructType):
+        return f"struct<{', '.join(field.name for field in type_)}>"
+    return str(type_)
 
 
 def column_lineage_metadata(origins: Sequence[ColumnOrigin], source: dg.AssetKey) -> dg.TableColumnLineage:
