@@ -7,29 +7,34 @@ estimate is an interval and says what it rests on.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from corpusmill.endpoints.prices import Prices, known_prices
+from corpusmill.engine.fitting import fit_of
+from corpusmill.engine.ladder import stored_answer
 from corpusmill.errors import SinkError
-from corpusmill.exchange import NotACompletionError, read_completion
 from corpusmill.plan import make_plan
-from corpusmill.rows.judge import judge_completion
+from corpusmill.rows.fit import learn_fit
 from corpusmill.rows.render import Renderer, characters
 from corpusmill.rows.script import script_of_messages
 from corpusmill.rows.seen import SeenKeys
 from corpusmill.rows.tokens import NOTHING, Counted, Interval, Sizes, below, estimate
-from corpusmill.store import choose, open_store
+from corpusmill.store import open_store
 from corpusmill.store.urls import store_exists
 from corpusmill.tables import check_storable, open_sink, open_source
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from corpusmill.engine.ladder import Rung
     from corpusmill.job import Job
     from corpusmill.plan import Plan
     from corpusmill.policy import Budget
+    from corpusmill.prompts.prompt import Prompt
+    from corpusmill.rows.fit import Fit
     from corpusmill.rows.render import Asked
     from corpusmill.store import Entry, Store
     from corpusmill.tables import Sink
@@ -42,8 +47,9 @@ MOST_SAMPLES = 10_000
 class PromptPlan:
     """What would become of the rows of one prompt.
 
-    Every row is one of `blank`, `unaskable` (it fails without a request), `stored` (answered from the store),
-    `duplicates` (the same request as an earlier row's) and `requests`. Tokens are those of the requests.
+    Every row is one of `blank`, `unaskable` (it fails without a request: its messages are broken or too long), `stored`
+    (answered from the store), `duplicates` (the same request as an earlier row's) and `requests`. Tokens are those of
+    the requests.
     """
 
     into: str
@@ -137,6 +143,8 @@ def plan_job(job: Job, *, prices: Prices | None = None) -> JobPlan:
         if store is not None:
             store.close()
     decision, refused = _decision(sink, plan)
+    if decision == "skip" and job.mode == "refresh":
+        decision = "rebuild"
     return _told(job, counting, known, prices=prices, decision=decision, refused=refused)
 
 
@@ -155,7 +163,16 @@ class _Counting:
     def __init__(self, job: Job, store: Store | None) -> None:
         self._job = job
         self._store = store
-        self._renderers = [Renderer(prompt, identity=job.endpoint.identity) for prompt in job.prompts]
+        endpoint = job.endpoint
+        self._context = endpoint.capabilities.context_tokens
+        self._renderers = [
+            Renderer(prompt, identity=endpoint.identity, check=endpoint.check) for prompt in job.prompts
+        ]
+        self._fit: Fit | None = None
+        if store is not None:
+            self._fit = fit_of(store, endpoint)
+        elif self._context is not None:
+            self._fit = learn_fit(self._context, ())
         self._seen = SeenKeys()
         self.counts = [Counts() for _ in job.prompts]
         self.rows = 0
@@ -165,10 +182,12 @@ class _Counting:
         asked = [renderer.ask(batch) for renderer in self._renderers]
         wanted = list({key for prompt in asked for key in prompt.keys if key is not None})
         found = self._store.get_many(wanted) if self._store is not None and wanted else {}
-        for position, (counts, prompt) in enumerate(zip(self.counts, asked, strict=True)):
-            self._count(position, counts, prompt, found)
+        for prompt, counts, rows in zip(self._job.prompts, self.counts, asked, strict=True):
+            self._count(prompt, counts, rows, found)
 
-    def _count(self, position: int, counts: Counts, asked: Asked, found: Mapping[bytes, list[Entry]]) -> None:
+    def _count(
+        self, prompt: Prompt, counts: Counts, asked: Asked, found: Mapping[bytes, list[Entry]]
+    ) -> None:
         for row, (key, rendered) in enumerate(zip(asked.keys, asked.rendered, strict=True)):
             if key is None or rendered is None:
                 if row in asked.unaskable:
@@ -180,28 +199,33 @@ class _Counting:
             entries = found.get(key, ())
             for entry in entries[-1:]:
                 counts.learn(script, size, entry)
-            if self._serves(position, asked.values[row], choose(entries, rendered.ceiling)):
+            rung = stored_answer(
+                entries,
+                prompt=prompt,
+                values=asked.values[row],
+                ceiling=rendered.ceiling,
+                context=self._context,
+                not_before=math.inf if self._job.mode == "refresh" else None,
+                refresh=self._job.refresh,
+            )
+            if rung.entry is not None:
                 counts.stored += 1
+            elif self._fit is not None and self._fit.too_long(size, script) is not None:
+                counts.unaskable += 1
             elif not self._seen.add(key):
                 counts.duplicates += 1
             else:
-                counts.ask(rendered.ceiling, size, script)
+                counts.ask(self._most(prompt, rung, size, script), size, script)
                 counts.parts = counts.parts or any(
                     isinstance(message.get("content"), list) for message in rendered.messages
                 )
 
-    def _serves(self, position: int, values: Sequence[Any], entry: Entry | None) -> bool:
-        """Tell whether a run would take a stored answer, as its mode is."""
-        job = self._job
-        if entry is None or (job.mode == "refresh" and not job.refresh):
-            return False
-        try:
-            completion = read_completion(entry.body)
-        except NotACompletionError:
-            return False
-        if job.mode != "refresh" or not job.refresh:
-            return True
-        return judge_completion(job.prompts[position], values, completion).status not in job.refresh
+    def _most(self, prompt: Prompt, rung: Rung, size: int, script: str | None) -> int | None:
+        """Give the most tokens that the answer to a request may have; None where it has no ceiling that holds."""
+        if rung.ceiling is None or prompt.escalate_to is not None:
+            return None
+        sent = rung.ceiling if self._fit is None else self._fit.ceiling(rung.ceiling, size, script)
+        return None if sent is None else sent * int(prompt.parameters.get("n") or 1)
 
 
 def _decision(sink: Sink, plan: Plan) -> tuple[str, str | None]:

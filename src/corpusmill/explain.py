@@ -2,54 +2,113 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import math
 from typing import TYPE_CHECKING
 
+from corpusmill.engine.fitting import fit_of
+from corpusmill.engine.ladder import climb, stored_answer
 from corpusmill.errors import SourceError
-from corpusmill.rows.render import Renderer
-from corpusmill.store import choose, open_store
+from corpusmill.rows.render import Renderer, characters
+from corpusmill.rows.script import script_of_messages
+from corpusmill.store import open_store
 from corpusmill.tables import open_source
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+    from typing import Any
 
     from corpusmill.job import Job
+    from corpusmill.prompts.prompt import Prompt, Rendered
+    from corpusmill.store import Entry, Store
 
 
 def explain_row(job: Job, row: int) -> Iterator[str]:
-    """Say, for each prompt of a job, whether a row of its source is answered in its store; a line each."""
-    source = open_source(replace(job.source))
-    chunk = next(source.chunks(row), None)
+    """Say, for each prompt of a job, whether a run would answer a row of its source from its store; a line each."""
+    chunk = next(open_source(job.source).chunks(row), None)
     if chunk is None or chunk.batch.num_rows == 0:
         raise SourceError(f"the source has no row {row}; rows are counted from 0")
     batch = chunk.batch.slice(0, 1)
+    if job.mode == "off":
+        yield "the mode is off: a run asks every row, whatever the store holds"
     store = open_store(job.store, read_only=True)
     try:
         for prompt in job.prompts:
-            renderer = Renderer(prompt, identity=job.endpoint.identity)
+            renderer = Renderer(prompt, identity=job.endpoint.identity, check=job.endpoint.check)
             asked = renderer.ask(batch)
             key, rendered = asked.keys[0], asked.rendered[0]
             if key is None or rendered is None:
-                yield f"{prompt.into}: no request ({asked.unaskable.get(0, 'the row is blank')})"
-                continue
-            entries = store.get_many([key]).get(key, [])
-            if choose(entries, rendered.ceiling) is not None:
-                yield f"{prompt.into}: answered in the store (request key {key.hex()})"
-                continue
-            if entries:
-                ceilings = ", ".join(str(entry.ceiling) for entry in entries)
-                yield (
-                    f"{prompt.into}: the very request is stored, but its answer was cut or asked under another "
-                    f"ceiling of tokens ({ceilings}; now {rendered.ceiling})"
+                why = f"no request ({asked.unaskable.get(0, 'the row is blank')})"
+            else:
+                entries = store.get_many([key]).get(key, [])
+                why = (
+                    _answered(job, prompt, asked.values[0], rendered, entries)
+                    or _too_long(job, store, rendered)
+                    or _missed(job, prompt, rendered, entries)
+                    or _nearest(store, renderer, rendered)
                 )
-                continue
-            nearest = store.nearest(renderer.fields(rendered))
-            if nearest is None:
-                yield f"{prompt.into}: not stored; nothing like it is"
-                continue
-            yield (
-                f"{prompt.into}: not stored (request key {key.hex()}); the nearest stored request differs in "
-                f"{', '.join(nearest.differs)} (its key is {nearest.entry.key.hex()})"
-            )
+                why = f"{why} (request key {key.hex()})"
+            yield f"{prompt.into}: {why}"
     finally:
         store.close()
+
+
+def _answered(
+    job: Job, prompt: Prompt, values: Sequence[Any], rendered: Rendered, entries: Sequence[Entry]
+) -> str | None:
+    rung = stored_answer(
+        entries,
+        prompt=prompt,
+        values=values,
+        ceiling=rendered.ceiling,
+        context=job.endpoint.capabilities.context_tokens,
+        not_before=math.inf if job.mode == "refresh" else None,
+        refresh=job.refresh,
+    )
+    return None if rung.entry is None else "answered in the store"
+
+
+def _too_long(job: Job, store: Store, rendered: Rendered) -> str | None:
+    fit = fit_of(store, job.endpoint)
+    messages = rendered.messages
+    reason = None if fit is None else fit.too_long(characters(messages), script_of_messages(messages))
+    return None if reason is None else f"no request, for {reason}"
+
+
+def _missed(job: Job, prompt: Prompt, rendered: Rendered, entries: Sequence[Entry]) -> str | None:
+    """Say why what is stored under the very key does not serve; None when nothing is."""
+    if not entries:
+        return None
+    rung = climb(
+        entries,
+        ceiling=rendered.ceiling,
+        highest=prompt.escalate_to,
+        context=job.endpoint.capabilities.context_tokens,
+    )
+    if rung.entry is not None:
+        which = f", and its answer is one of {', '.join(job.refresh)}" if job.refresh else ""
+        return f"answered in the store, and asked again all the same: the mode is refresh{which}"
+    completed = [entry for entry in entries if entry.kind == "completion"]
+    if not completed:
+        return f"the very request is stored, but no answer to it could be parsed ({len(entries)} tried)"
+    ceilings = ", ".join(_ceiling(entry.ceiling) for entry in completed)
+    if rung.raised:
+        return (
+            f"the very request is stored, but its answer was cut (under {ceilings}); it is asked again under "
+            f"{_ceiling(rung.ceiling)}"
+        )
+    return (
+        f"the very request is stored, but its answer was cut or asked under another ceiling ({ceilings}; now "
+        f"{_ceiling(rendered.ceiling)})"
+    )
+
+
+def _ceiling(tokens: int | None) -> str:
+    return "no ceiling" if tokens is None else f"{tokens:,} tokens"
+
+
+def _nearest(store: Store, renderer: Renderer, rendered: Rendered) -> str:
+    nearest = store.nearest(renderer.fields(rendered))
+    if nearest is None:
+        return "not stored; nothing like it is"
+    differs = ", ".join(nearest.differs)
+    return f"not stored; the nearest stored request, {nearest.entry.key.hex()}, differs in {differs}"

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from corpusmill import enrich
+from corpusmill import FailurePolicy, enrich
 from corpusmill.cli import main
 from corpusmill.endpoints.prices import Prices, known_prices
 from corpusmill.estimate import JobPlan, plan_job, seconds_at_limits
@@ -105,6 +106,90 @@ def test_the_mode_decides_which_stored_answers_count(tmp_path: Path) -> None:
         assert requests(mode="refresh") == 20
         assert requests(mode="refresh", refresh=["invalid"]) == 0
         assert requests(mode="refresh", refresh=["completed"]) == 20
+
+
+def agrees(asked: Job, endpoint: FakeEndpoint) -> int:
+    """Plan a job, run it, and give the number of requests, on which the two must agree."""
+    plan = plan_job(asked)
+    before = endpoint.stats().requests
+    enrich(
+        asked.source,
+        asked.sink,
+        *asked.prompts,
+        endpoint=asked.endpoint,
+        store=asked.store,
+        failures=FailurePolicy(max_failed=1.0),
+    )
+    sent = endpoint.stats().requests - before
+    assert plan.requests == sent
+    return sent
+
+
+def test_a_cut_answer_that_a_run_would_ask_again_is_a_request_of_the_plan(tmp_path: Path) -> None:
+    """Where the ceiling may now be raised, the answers that it had cut are asked once more, and no others."""
+    with FakeEndpoint() as endpoint:
+
+        def asked(sink: str, **prompt: Any) -> Job:
+            ask = {"template": "Topic of {text}", "into": "topic", "max_tokens": 400, **prompt}
+            return job(
+                tmp_path, list(TEXTS), endpoint.base_url, prompts=[{"ask": ask}], sink=str(tmp_path / sink)
+            )
+
+        endpoint.script(lambda request, _attempt: "length" if "number 1" in str(request) else None)
+        assert agrees(asked("first"), endpoint) == 20
+        endpoint.script(None)
+        assert agrees(asked("second"), endpoint) == 0
+        plan = plan_job(asked("third", escalate_to=4_000))
+        assert plan.prompts[0].stored == 9
+        assert agrees(asked("third", escalate_to=4_000), endpoint) == 11
+
+
+def test_rows_whose_own_messages_would_be_refused_are_no_requests_of_the_plan(tmp_path: Path) -> None:
+    """What a run fails without sending is counted as that, and not as a request."""
+    messages = [[{"role": "user", "content": "a"}], [{"role": "nobody", "content": "b"}]]
+    kind = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
+    with FakeEndpoint() as endpoint:
+        asked = job(
+            tmp_path,
+            [],
+            endpoint.base_url,
+            source=str(tmp_path / "chats.parquet"),
+            prompts=[{"ask": {"messages": {"column": "messages"}, "into": "reply"}}],
+        )
+        pq.write_table(pa.table({"messages": pa.array(messages, kind)}), tmp_path / "chats.parquet")
+        assert plan_job(asked).prompts[0].unaskable == 1
+        assert agrees(asked, endpoint) == 1
+
+
+@pytest.mark.parametrize("stored", [False, True], ids=["without-a-store", "with-a-store"])
+def test_rows_too_long_for_the_context_are_no_requests_of_the_plan(tmp_path: Path, *, stored: bool) -> None:
+    """A run knows before sending that they cannot fit, and so does a plan."""
+    texts: list[str | None] = ["short", "a long text " * 4_000]
+    with FakeEndpoint() as endpoint:
+        where = {"base_url": endpoint.base_url, "model": "any", "context_tokens": 4_096}
+        if stored:
+            run(job(tmp_path, ["another"], endpoint.base_url), sink=tmp_path / "first")
+        asked = job(tmp_path, texts, endpoint.base_url, endpoint={"openai_compatible": where})
+        assert plan_job(asked).prompts[0].unaskable == 1
+        assert agrees(asked, endpoint) == 1
+
+
+def test_a_refresh_is_never_taken_for_up_to_date(tmp_path: Path) -> None:
+    """A run in that mode asks and replaces, though nothing has changed."""
+    with FakeEndpoint() as endpoint:
+        asked = job(tmp_path, list(TEXTS), endpoint.base_url)
+        run(asked)
+    assert plan_job(asked).sink == "skip"
+    assert plan_job(replace(asked, mode="refresh")).sink == "rebuild"
+
+
+def test_a_ceiling_that_may_be_raised_bounds_no_answer(tmp_path: Path) -> None:
+    """With `escalate_to` an answer may be longer than the first ceiling, and several choices are longer than one."""
+    ask = {"template": "Topic of {text}", "into": "topic", "max_tokens": 3}
+    several = {"ask": {**ask, "n": 2}}
+    raised = {"ask": {**ask, "escalate_to": 3_000}}
+    assert plan_job(job(tmp_path, list(TEXTS), prompts=[several])).completion_tokens.high == 120
+    assert plan_job(job(tmp_path, list(TEXTS), prompts=[raised])).completion_tokens.high > 120
 
 
 def test_tokens_learned_from_rows_of_the_job_are_near_the_truth(tmp_path: Path) -> None:
