@@ -50,14 +50,13 @@ class Passes:
         self._most_unused = max(1, int((limits.requests_per_minute or 60.0) / 60.0))
         self._owed = 0.0
 
-    @contextlib.asynccontextmanager
-    async def permit(self, tokens: float) -> AsyncIterator[Permit]:
+    def permit(self, tokens: float) -> contextlib.AbstractAsyncContextManager[Permit]:
         """Hold a permit for a request of about so many tokens; what ends unsettled was not sent and is given back."""
         permit = self._limiter.permit(tokens)
-        if not self._shared:
-            async with permit:
-                yield permit
-            return
+        return self._counted(permit, tokens) if self._shared else permit
+
+    @contextlib.asynccontextmanager
+    async def _counted(self, permit: Permit, tokens: float) -> AsyncIterator[Permit]:
         async with self._turn:
             await self._take(tokens)
             await permit.__aenter__()
