@@ -1,0 +1,78 @@
+"""What Airflow finds of the provider, and what importing it costs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+LIGHT = """
+import json, sys
+import airflow.sdk
+before = set(sys.modules)
+from corpusmill.airflow import EnrichOperator, EnrichRetryPolicy, enrich_shards
+from corpusmill import Translate
+from airflow.sdk import DAG, task
+with DAG("d", schedule=None):
+    EnrichOperator(task_id="e", job="job.yaml", parameters={"day": "{{ ds }}"})
+    enrich_shards("g", job="job.yaml", prompts=[Translate("text", into="lv", to="lv")], sink="/out", conn_id="c")
+    task.enrich(job="job.yaml", task_id="t")(lambda: "path")()
+print(json.dumps(sorted({name.partition(".")[0] for name in set(sys.modules) - before})))
+"""
+
+
+def test_a_dag_file_loads_nothing_that_reads_tables_or_speaks_http() -> None:
+    """Dag files are parsed again and again."""
+    child = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", LIGHT],
+        env=os.environ,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert child.returncode == 0, child.stderr
+    loaded = set(json.loads(child.stdout.splitlines()[-1]))
+    assert not loaded & {"pyarrow", "httpx", "boto3", "botocore", "pyreqwest", "numpy", "psycopg"}
+
+
+def airflow(*arguments: str) -> str:
+    """Ask Airflow's command line."""
+    child = subprocess.run(
+        [sys.executable, "-W", "ignore", "-m", "airflow", *arguments],
+        env=os.environ,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert child.returncode == 0, child.stderr
+    return child.stdout
+
+
+def test_the_command_line_shows_the_provider() -> None:
+    """Its entry point is found, and what it says fits Airflow's schema."""
+    found = json.loads(airflow("providers", "get", "corpusmill", "--full", "--output", "json"))
+    assert "chat-completion" in str(found)
+
+
+def test_airflow_finds_hooks_links_decorator_fields_and_plugin() -> None:
+    """What the user interface is made from."""
+    from airflow.plugins_manager import get_fastapi_plugins
+    from airflow.providers_manager import ProvidersManager
+    from airflow.sdk.providers_manager_runtime import ProvidersManagerTaskRuntime
+
+    manager = ProvidersManager()
+    fields = manager.connection_form_widgets
+    assert fields["extra__sambanova__model"].field_name == "model"
+    assert fields["extra__openai_compatible__headers"].is_sensitive
+    assert manager.field_behaviours["sambanova"]["relabeling"]["password"] == "API key"
+    assert "corpusmill.airflow.link.ReportLink" in manager.extra_links_class_names
+    runtime = ProvidersManagerTaskRuntime()
+    hooks = runtime.hooks
+    for name in ("sambanova", "openai_compatible"):
+        hook = hooks[name]
+        assert hook is not None
+        assert hook.hook_class_name.startswith("corpusmill.airflow.hook.")
+    assert "enrich" in runtime.taskflow_decorators
+    apps, _ = get_fastapi_plugins()
+    assert "corpusmill" in [app["name"] for app in apps]
