@@ -40,8 +40,10 @@ def dagster_dev(home: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
     port = free_port()
     with (home / "dev.log").open("wb") as log:
         process = subprocess.Popen(
-            [str(Path(sys.executable).with_name("dagster")), "dev", "-m", "corpus_assets.definitions"]
-            + ["-h", "127.0.0.1", "-p", str(port)],
+            [
+                *(str(Path(sys.executable).with_name("dagster")), "dev", "-m", "corpus_assets.definitions"),
+                *("-h", "127.0.0.1", "-p", str(port)),
+            ],
             cwd=home,
             stdout=log,
             stderr=subprocess.STDOUT,
