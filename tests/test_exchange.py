@@ -9,7 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corpusmill.exchange import NotACompletionError, read_completion
+from corpusmill.exchange import (
+    NotACompletionError,
+    choices_of,
+    clean_text,
+    clean_value,
+    ending_of,
+    message_of,
+    read_completion,
+)
 
 
 def body(**changes: Any) -> bytes:
@@ -109,14 +117,97 @@ def test_what_is_no_answer_is_refused(bad: bytes) -> None:
 
 @pytest.mark.parametrize("escape", [r"\ud800", r"\udc00x", r"\u0000"])
 def test_characters_that_no_file_holds_cost_no_answer(escape: str) -> None:
-    """Lone surrogates and NUL in an answer are read; what happens to them is decided where columns are built."""
-    found = read_completion(body().replace(b"hello", b"a" + escape.encode() + b"b"))
-    assert found.content is not None
-    assert found.content[0] + found.content[-1] == "ab"
+    """Lone surrogates and NUL in an answer become U+FFFD, and the answer says that it was cleaned."""
+    found = read_completion(body(model="m").replace(b"hello", b"a" + escape.encode() + b"b"))
+    assert (found.content or "").replace("x", "") == "a\ufffdb"
+    assert found.cleaned
     assert found.document()["model"] == "m"
+    named = read_completion(
+        body(choices=[{**choice("hello"), "finish_reason": "odd"}], model="MODEL")
+        .replace(b"odd", b"o" + escape.encode())
+        .replace(b"MODEL", b"m" + escape.encode())
+    )
+    assert (named.content, named.cleaned) == ("hello", False)
+    assert (named.finish_reason or "")[:2] == "o\ufffd"
+    assert (named.model or "")[:2] == "m\ufffd"
+
+
+def test_a_pair_that_is_written_as_two_halves_is_one_character() -> None:
+    """As it is when another field of the same body is odd."""
+    found = read_completion(body(model="m").replace(b"hello", rb"\ud83d\ude00").replace(b'"m"', rb'"\ud800"'))
+    assert (found.content, found.cleaned) == ("\U0001f600", False)
+    assert clean_text("a\ud83d\ude00b\ud800c") == "a\U0001f600b\ufffdc"
+
+
+@pytest.mark.parametrize(
+    "tokens", ["-1", "1e400", "NaN", str(2**32 + 1), str(2**63), str(2**64), "9" * 5_000]
+)
+def test_a_count_that_is_made_up_is_unknown(tokens: str) -> None:
+    """What no answer can have had would spoil the accounts that it is added to."""
+    found = read_completion(
+        body(usage={"prompt_tokens": 3, "completion_tokens": -7}).replace(b"-7", tokens.encode())
+    )
+    assert (found.content, found.prompt_tokens, found.completion_tokens) == ("hello", 3, None)
+
+
+@pytest.mark.parametrize(
+    "indexes", [(None, 0), ("b", 1), ([], {}), (1.5, 0), (True, False), (..., 1), (10**30, "0"), (0, 0)]
+)
+def test_odd_indexes_leave_choices_as_they_are_written(indexes: tuple[Any, Any]) -> None:
+    """An order is an order only when all indexes are whole numbers."""
+    made = [choice("first", indexes[0]), choice("second", indexes[1])]
+    written = [{name: value for name, value in one.items() if value is not ...} for one in made]
+    found = read_completion(body(choices=written))
+    assert (found.content, found.choices) == ("first", 2)
+    assert [message_of(one)["content"] for one in choices_of(found.document())] == ["first", "second"]
+
+
+def test_one_choice_that_was_cut_makes_the_answer_cut() -> None:
+    """So that a higher ceiling asks it again."""
+    made = [choice("a", 0), {**choice("b", 1), "finish_reason": "MAX_TOKENS"}]
+    assert read_completion(body(choices=made)).finish_reason == "MAX_TOKENS"
+
+
+@pytest.mark.parametrize(
+    ("reason", "ending"),
+    [
+        ("stop", "itself"),
+        ("STOP", "itself"),
+        (" End_Turn ", "itself"),
+        ("eos_token", "itself"),
+        ("length", "cut"),
+        ("MAX_TOKENS", "cut"),
+        ("max_output_tokens", "cut"),
+        ("content_filter", "filtered"),
+        ("abort", "unknown"),
+        ("", "unknown"),
+        (None, "unknown"),
+        (["stop"], "unknown"),
+        ({}, "unknown"),
+    ],
+)
+def test_an_ending_is_known_however_it_is_capitalised(reason: object, ending: str) -> None:
+    """Servers differ in the words and in their letters; what is no word is no ending."""
+    assert ending_of(reason) == ending
+
+
+@given(
+    st.recursive(
+        st.none() | st.text() | st.integers() | st.binary(max_size=3),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    )
+)
+def test_cleaning_gives_what_is_clean_back_as_it_is(value: Any) -> None:
+    """The very object where nothing had to be done, and else one that stays as it is when cleaned again."""
+    cleaned = clean_value(value)
+    assert clean_value(cleaned) is cleaned
+    assert "\0" not in repr(cleaned).replace("b'", "")
+    assert clean_value([{"a\0": ("\ud800", [value])}]) == [{"a\ufffd": ("\ufffd", [cleaned])}]
 
 
 @given(content=st.text())
 def test_any_text_comes_back(content: str) -> None:
-    """The text of an answer is what the server wrote."""
-    assert read_completion(body(choices=[choice(content)])).content == content
+    """The text of an answer is what the server wrote, but for NUL."""
+    found = read_completion(body(choices=[choice(content)]))
+    assert found.content == content.replace("\0", "\ufffd")
+    assert found.cleaned == ("\0" in content)

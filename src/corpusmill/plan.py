@@ -15,10 +15,9 @@ import pyarrow as pa
 
 from corpusmill.errors import PromptError, SinkError, SourceError
 from corpusmill.fingerprint import canonical, digest
+from corpusmill.prompts.columns import is_text, resolve_column
 from corpusmill.prompts.prompt import Rendered
 from corpusmill.rows.columns import new_fields, outcome_column
-from corpusmill.tables import resolve_column
-from corpusmill.tables.columns import is_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -125,13 +124,13 @@ _MEDIA = {"image": "images", "audio": "audio", "video": "video"}
 def check_endpoint(prompt: Prompt, endpoint: Endpoint) -> None:
     """Raise `PromptError` for what the endpoint would refuse of every row."""
     capabilities = endpoint.capabilities
-    for kind in sorted(getattr(prompt, "media", ())):
+    for kind in sorted(prompt.media):
         if not getattr(capabilities, _MEDIA[kind]):
             raise PromptError(
                 f"the prompt into {prompt.into!r} sends {kind} parts, which the endpoint does not take"
             )
     known = capabilities.languages
-    for language in getattr(prompt, "languages", ()):
+    for language in prompt.languages:
         if known is not None and language not in known:
             raise PromptError(
                 f"the prompt into {prompt.into!r} needs the language {language!r}, which the endpoint does not know; "
@@ -143,7 +142,7 @@ def check_endpoint(prompt: Prompt, endpoint: Endpoint) -> None:
         sample = prompt.render(["-"] * len(prompt.inputs))
         messages = sample.messages if isinstance(sample, Rendered) else None
     parameters = prompt.parameters
-    if getattr(prompt, "tools_column", None) is not None:
+    if prompt.tools_column is not None:
         parameters = {**parameters, "tools": [{"type": "function", "function": {"name": "of_the_row"}}]}
     endpoint.check(parameters, messages)
 

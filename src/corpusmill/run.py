@@ -26,6 +26,7 @@ from corpusmill.page import render
 from corpusmill.plan import check_apart, make_plan, throwaway_key
 from corpusmill.policy import Budget, FailurePolicy, Limits, RetryPolicy
 from corpusmill.report import PromptReport, RunReport, summary
+from corpusmill.rows.prompt_cut import PROMPT_CUT, prompt_cut_warning
 from corpusmill.rows.render import Renderer
 from corpusmill.store import ReadOnlyStore, ReplayStore, ThrowawayStore, open_store
 from corpusmill.tables import SinkSpec, changed_types, check_storable, open_sink, open_source
@@ -429,6 +430,7 @@ class Running:
             rate_limited=wire.rate_limited,
             answers=wire.live,
             changed_types=changed_types(self._plan.schema),
+            warnings=_warnings(prompts),
             latency=list(wire.latency),
             timeline=list(engine.timeline.moments),
             samples=list(ledger.samples),
@@ -510,6 +512,12 @@ def _price(prices: tuple[float, float] | None) -> Callable[[int, int], float] | 
     return lambda prompt_tokens, completion_tokens: (
         (prompt_tokens * prompt + completion_tokens * completion) / 1_000_000
     )
+
+
+def _warnings(prompts: Sequence[PromptReport]) -> list[str]:
+    """Say once what rows are flagged for one by one."""
+    rows = sum(prompt.notes.get(PROMPT_CUT, 0) for prompt in prompts)
+    return [prompt_cut_warning(rows)] if rows else []
 
 
 def failed_rows(prompt: PromptReport, statuses: Sequence[str]) -> int:

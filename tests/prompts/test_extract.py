@@ -174,10 +174,30 @@ def test_what_wraps_the_whole_answer_is_taken_off_and_noted(content: str, notes:
     assert judgement.notes == notes
 
 
-def test_an_empty_answer_fails() -> None:
-    """No content is no data."""
-    assert judged(None).status == "failed"
+def test_reasoning_alone_fails() -> None:
+    """What is left of it is no data."""
     assert judged("<think>Hm</think>").status == "failed"
+
+
+def test_escapes_for_what_no_file_can_hold_are_replaced_and_noted() -> None:
+    """In members, in names, and in JSON within a string."""
+    for content in (r'{"id": 1, "code": "a\ud800b"}', r'"{\"id\": 1, \"code\": \"a\\u0000b\"}"'):
+        judgement = judged(content)
+        assert judgement.status == "completed"
+        assert judgement.value["code"] == "a\ufffdb"
+    assert judged(r'{"id": 1, "code": "a\ud800b"}').notes == ("output_cleaned",)
+    assert "\ud800" not in (judged(r'{"\ud800": {"id": []}, "id": "x"}').error or "")
+
+
+@pytest.mark.parametrize("content", ["[" * 400 + "]" * 400, '{"id": 1e99999999999999999999}'])
+def test_what_no_reader_takes_is_invalid(content: str) -> None:
+    """Nesting without end, and exponents without end."""
+    recursive = {
+        "type": ["array", "object"],
+        "items": {"$ref": "#"},
+        "properties": {"id": {"type": "number"}},
+    }
+    assert judged(content, schema=recursive).status == "invalid"
 
 
 @pytest.mark.parametrize(

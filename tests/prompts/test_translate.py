@@ -137,20 +137,11 @@ def test_columns_must_have_names(column: Any, into: Any) -> None:
         Translate(column, into, to="lv")
 
 
-def test_an_empty_answer_is_never_a_translation() -> None:
-    """No content, blank content and reasoning alone all fail, and say which it was."""
-    prompt = Translate("t", "u", to="lv")
-    for nothing in (None, "", " \n"):
-        assert prompt.judge(["x"], answered(nothing)).status == "failed"
-    only_reasoning = prompt.judge(["x"], answered(None, reasoning="Hm."))
+def test_reasoning_alone_is_never_a_translation() -> None:
+    """What is left of it is nothing, and the error says what there was."""
+    only_reasoning = Translate("t", "u", to="lv").judge(["x"], answered("<think>Hm.</think>\n"))
+    assert only_reasoning.status == "failed"
     assert only_reasoning.error == "empty answer: the model wrote reasoning and no answer"
-    assert prompt.judge(["x"], answered("<think>Hm.</think>\n")).status == "failed"
-
-
-def test_a_refusal_in_its_own_field_is_a_refusal() -> None:
-    """Some servers put a refusal beside a null content."""
-    judged = Translate("t", "u", to="lv").judge(["x"], answered(None, refusal="I can't."))
-    assert (judged.status, judged.value) == ("refused", None)
 
 
 def test_content_covers_every_field() -> None:

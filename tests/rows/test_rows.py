@@ -11,13 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corpusmill.errors import PromptError
-from corpusmill.exchange import Completion, read_completion
+from corpusmill.exchange import Completion, clean_text, read_completion
 from corpusmill.prompts.ask import Ask
-from corpusmill.prompts.prompt import Input
 from corpusmill.rows.columns import Filling, new_fields, outcome_type
-from corpusmill.rows.judge import Answer, judge, next_ceiling, repeats, response_field
+from corpusmill.rows.judge import Answer, is_empty, judge, next_ceiling, repeats, response_field
 from corpusmill.rows.render import Renderer
-from corpusmill.rows.text import clean_text, column_values
 
 ASK = Ask("Name the topic of: {text}", into="topic")
 
@@ -36,7 +34,7 @@ def choices(made: list[dict[str, Any]]) -> Completion:
 
 def outcome_of(answer: Answer, prompt: Ask = ASK) -> tuple[str, object, str | None]:
     """Judge one answer; give status, value and error."""
-    outcome, value = judge(prompt, ("row",), answer, b"k" * 20, cleaned=False)
+    outcome, value = judge(prompt, ("row",), answer, b"k" * 20, messages=(), cleaned=False)
     return outcome.status, value, outcome.error
 
 
@@ -64,7 +62,7 @@ def test_columns_keep_length_and_order(rows: list[str]) -> None:
     filling = Filling(prompt, telemetry=True)
     for row in rows:
         answer = Answer(completion(row, reasoning=f"because {row}"))
-        outcome, value = judge(prompt, (row,), answer, b"k" * 20, cleaned=False)
+        outcome, value = judge(prompt, (row,), answer, b"k" * 20, messages=(), cleaned=False)
         filling.add(outcome, value, answer.completion)
     table = pa.Table.from_arrays(filling.arrays(), schema=pa.schema(new_fields(prompt, telemetry=True)))
     table.validate(full=True)
@@ -74,37 +72,6 @@ def test_columns_keep_length_and_order(rows: list[str]) -> None:
     ]
     assert table["why"].to_pylist() == [f"because {row}".replace("\0", "\ufffd") for row in rows]
     assert table["tokens"].to_pylist() == [3] * len(rows)
-
-
-@pytest.mark.parametrize(
-    "type_", [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string())]
-)
-def test_text_comes_from_any_string_like_column(type_: pa.DataType) -> None:
-    """All of Arrow's layouts of text give the same values."""
-    batch = pa.RecordBatch.from_arrays([pa.array(["a", None, "b\0"]).cast(type_)], names=["text"])
-    found, cleaned = column_values(batch, Input(path="text"))
-    assert found == ["a", None, "b\ufffd"]
-    assert cleaned == {2}
-
-
-def test_text_comes_from_nested_columns_and_dots_in_names_win() -> None:
-    """`doc.body` is the field of a struct, unless a column has that very name; a null struct is a null text."""
-    nested = pa.array([{"body": "inside"}, None], pa.struct([("body", pa.string())]))
-    batch = pa.RecordBatch.from_arrays([nested], names=["doc"])
-    assert column_values(batch, Input(path="doc.body"))[0] == ["inside", None]
-    both = pa.RecordBatch.from_arrays([nested, pa.array(["top", "top"])], names=["doc", "doc.body"])
-    assert column_values(both, Input(path="doc.body"))[0] == ["top", "top"]
-
-
-def test_invalid_utf8_and_surrogates_are_cleaned_and_flagged() -> None:
-    """What is no Unicode text becomes U+FFFD, and the row is named."""
-    data = pa.array([b"ok", b"\xff\xfeno", "halb \ud800".encode("utf-8", "surrogatepass"), None], pa.binary())
-    text = pa.Array.from_buffers(pa.string(), 4, data.buffers())
-    found, cleaned = column_values(pa.RecordBatch.from_arrays([text], names=["t"]), Input(path="t"))
-    assert found[0] == "ok"
-    assert found[3] is None
-    assert cleaned == {1, 2}
-    assert all("\ufffd" in (found[row] or "") for row in cleaned)
 
 
 @pytest.mark.parametrize(
@@ -162,6 +129,17 @@ def test_blank_in_all_named_columns_is_skipped_and_in_some_is_not() -> None:
         (completion(None, reasoning="long thoughts"), "failed"),
         (completion(None, reason="tool_calls", tool_calls=[{"function": {"name": "f"}}]), "completed"),
         (completion(None, tool_calls=[{"function": {"name": "f"}}]), "completed"),
+        (completion(None, reason="tool_calls"), "failed"),
+        (completion("", reason="eos"), "failed"),
+        (completion("\u200b\ufeff"), "failed"),
+        (completion("fine", reason="eos_token"), "completed"),
+        (completion("fine", reason="STOP"), "completed"),
+        (completion("half", reason="MAX_TOKENS"), "truncated"),
+        (completion("half", reason="max_output_tokens"), "truncated"),
+        (completion(None, refusal="I will not."), "refused"),
+        (completion(None, refusal=" "), "failed"),
+        (completion("fine", refusal="I will not."), "completed"),
+        (completion(None, reason="length", refusal="I will n"), "truncated"),
     ],
 )
 def test_how_an_answer_ended_decides_its_status(answer: Completion, status: str) -> None:
@@ -183,12 +161,56 @@ def test_with_several_choices_the_status_is_the_worst_and_the_value_that_of_choi
         ]
     )
     assert outcome_of(Answer(made))[:2] == ("truncated", "first")
-    assert response_field(made, "choices") == ["first", "second"]
+    assert response_field(made.document(), "choices") == ["first", "second"]
+
+
+def test_a_refusal_in_its_own_field_is_the_error() -> None:
+    """Whatever the prompt is, also where several choices were asked for."""
+    declined = completion(None, refusal="I will not.")
+    assert outcome_of(Answer(declined)) == ("refused", None, "the model refused: I will not.")
+    message = {"content": None, "refusal": "I will not."}
+    several = choices([{"index": index, "finish_reason": "stop", "message": message} for index in (0, 1)])
+    assert outcome_of(Answer(several)) == ("refused", None, "the model refused: I will not.")
+
+
+@pytest.mark.parametrize(
+    ("second", "status", "error"),
+    [
+        ({"finish_reason": "eos", "message": {"content": ""}}, "failed", "(choice 1)"),
+        ({"finish_reason": ["stop"], "message": {"content": "b"}}, "invalid", "['stop'] is not known"),
+        ({"finish_reason": "STOP", "message": {"content": "b"}}, "completed", None),
+        ({"finish_reason": "stop", "message": "none"}, "failed", "(choice 1)"),
+        ({"finish_reason": "stop", "message": {"tool_calls": [{}]}}, "completed", None),
+        ({"finish_reason": "max_output_tokens", "message": {"content": "b"}}, "truncated", "ceiling"),
+    ],
+)
+def test_each_of_several_choices_is_judged_by_its_own_ending(
+    second: dict[str, Any], status: str, error: str | None
+) -> None:
+    """The same endings count as for a single one, in whatever type the server writes them."""
+    first = {"finish_reason": "stop", "message": {"content": "a"}}
+    found = outcome_of(Answer(choices([first, "no object", second])))  # type: ignore[list-item]
+    assert found[:2] == (status, "a")
+    assert (error or "") in (found[2] or "")
+
+
+def test_only_an_answer_that_says_nothing_is_empty() -> None:
+    """A call of a tool and a refusal say something; several choices are not looked into."""
+    assert is_empty(completion(" \u200b"))
+    assert is_empty(completion(None, reason="EOS"))
+    for something in (
+        completion("a"),
+        completion(None, reason="length"),
+        completion(None, tool_calls=[{}]),
+        completion(None, refusal="no"),
+        choices([{"finish_reason": "stop", "message": {}}] * 2),
+    ):
+        assert not is_empty(something)
 
 
 def test_an_answer_with_nul_is_cleaned_and_flagged() -> None:
     """NUL breaks readers downstream; the note says that it was there."""
-    outcome, value = judge(ASK, ("row",), Answer(completion("a\0b")), b"k" * 20, cleaned=False)
+    outcome, value = judge(ASK, ("row",), Answer(completion("a\0b")), b"k" * 20, messages=(), cleaned=False)
     assert value == "a\ufffdb"
     assert outcome.notes == ("output_cleaned",)
 

@@ -27,9 +27,9 @@ from corpusmill.chat.verdict import (
     Verdict,
 )
 from corpusmill.errors import BudgetUsedUpError, ComeBackLaterError, RunEndedError
-from corpusmill.exchange import Completion, read_completion
+from corpusmill.exchange import Completion, ending_of, read_completion
 from corpusmill.killpoints import reach
-from corpusmill.rows.judge import CUT, Answer, next_ceiling
+from corpusmill.rows.judge import Answer, is_empty, next_ceiling
 from corpusmill.rows.render import characters
 from corpusmill.rows.script import script_of_messages
 from corpusmill.store.protocol import Cost, Entry, Put, Release, Wanted
@@ -349,8 +349,18 @@ class Asker:
 
     async def _send(self, pending: Pending, ceiling: int | None) -> Verdict:
         request = pending.renderer.request(pending.rendered, ceiling=ceiling)
+        bound = self._terms.retry.deadline
         try:
-            return await self._client.send(request)
+            async with asyncio.timeout(bound):
+                return await self._client.send(request)
+        except TimeoutError:
+            # A server that drips, or only says that it is still there, passes every phase's time-out.
+            return RetryAfter(
+                kind="too_slow",
+                reason=f"no whole answer within the row's deadline of {bound:g} s",
+                possibly_paid=True,
+                seconds=bound,
+            )
         except asyncio.CancelledError:
             # Torn away while the request was out: it may be computed and paid, and the store has to remember that.
             lost = self._writer.release(Release(key=pending.key, possibly_paid=True))
@@ -535,12 +545,8 @@ def _used(verdict: Verdict) -> int | None:
 def _kind(verdict: Accepted) -> str | None:
     """Name the sort of an answer that is none, for the counts and for telling a broken endpoint."""
     completion = verdict.completion
-    if completion.finish_reason in CUT:
+    if ending_of(completion.finish_reason) == "cut":
         return "truncated"
-    if (
-        completion.finish_reason == "stop"
-        and not (completion.content or "").strip()
-        and completion.choices == 1
-    ):
+    if is_empty(completion):
         return "empty_answer"
     return None

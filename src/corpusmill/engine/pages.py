@@ -92,8 +92,12 @@ class Binder:
             elif answer is None:
                 raise AssertionError(f"row {chunk.first_row + row} was bound before its answer came")
             else:
-                outcome, value = judge(prompt, values, answer, key, cleaned=row in asked.cleaned)
-            filling.add(outcome, value, answer.completion if answer else None)
+                rendered = asked.rendered[row]
+                assert rendered is not None
+                outcome, value = judge(
+                    prompt, values, answer, key, messages=rendered.messages, cleaned=row in asked.cleaned
+                )
+            outcome = filling.add(outcome, value, answer.completion if answer else None)
             if outcome.error is not None:
                 account.errors[(answer.kind if answer else None) or outcome.status] += 1
                 self._failed(chunk.first_row + row, prompt.into, outcome)

@@ -6,17 +6,25 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Unpack
 
 from corpusmill.errors import PromptError
-from corpusmill.prompts.conversation import conversation_column, conversation_of
-from corpusmill.prompts.prompt import Input, Judgement
+from corpusmill.prompts.conversation import Conversation, Plain, conversation_column, conversation_of
+from corpusmill.prompts.fields import (
+    check_ceiling,
+    check_column,
+    check_into,
+    check_returns,
+    is_blank,
+    set_fields,
+)
+from corpusmill.prompts.prompt import Input, Judgement, Rendered
 from corpusmill.prompts.sampling import Sampling, wire_parameters
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     import pyarrow as pa
 
     from corpusmill.exchange import Completion
-    from corpusmill.prompts.prompt import Rendered, Unaskable
+    from corpusmill.prompts.prompt import Unaskable
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -46,8 +54,8 @@ class Ask:
     """The column from which each row brings its own tools."""
     media: frozenset[str]
     """Which of `image`, `audio` and `video` a request may carry."""
-    render: Callable[[Sequence[Any]], Rendered | Unaskable | None] = field(repr=False, compare=False)
-    """Fill the templates; None when all that the row would say is blank."""
+    _conversation: Conversation = field(repr=False, compare=False)
+    _plain: Plain | None = field(repr=False, compare=False)
 
     def __init__(
         self,
@@ -63,6 +71,10 @@ class Ask:
         **sampling: Unpack[Sampling],
     ) -> None:
         """Parse the templates; raise `PromptError` for what can never be asked."""
+        check_ceiling("ask", max_tokens, escalate_to)
+        if escalate_to is not None and max_tokens is None:
+            raise PromptError(f"ask.escalate_to is {escalate_to}, and there is no max_tokens to raise")
+        into = check_into("ask", into)
         if (template is None) == (messages is None):
             raise PromptError(
                 f"the ask prompt into {into!r} needs either a template or messages, and not both"
@@ -89,29 +101,31 @@ class Ask:
                 f"the ask prompt into {into!r} names no column, so every row would ask the same; "
                 "write {column} where the row's text belongs"
             )
-        if max_tokens is not None and max_tokens < 1:
-            raise PromptError(f"max_tokens is {max_tokens}; it must be at least 1")
-        if escalate_to is not None and (max_tokens is None or escalate_to < max_tokens):
-            raise PromptError(
-                f"escalate_to is {escalate_to}; it must be at least max_tokens, which is {max_tokens}"
-            )
-        values: dict[str, Any] = {
-            "into": into,
-            "template": template,
-            "system": system,
-            "messages": messages,
-            "max_tokens": max_tokens,
-            "escalate_to": escalate_to,
-            "returns": dict(returns or {}),
-            "vary_by": vary_by,
-            "parameters": wire_parameters(sampling),
-            "inputs": conversation.inputs + ((Input(path=vary_by),) if vary_by else ()),
-            "tools_column": tools_column,
-            "media": conversation.media,
-            "render": conversation.renderer(ceiling=max_tokens, vary_last=vary_by is not None),
-        }
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
+        varied = () if vary_by is None else (Input(path=check_column("ask", "vary_by", vary_by)),)
+        set_fields(
+            self,
+            {
+                "into": into,
+                "template": template,
+                "system": system,
+                "messages": messages,
+                "max_tokens": max_tokens,
+                "escalate_to": escalate_to,
+                "returns": check_returns("ask", returns),
+                "vary_by": vary_by,
+                "parameters": wire_parameters(sampling),
+                "inputs": conversation.inputs + varied,
+                "tools_column": tools_column,
+                "media": conversation.media,
+                "_conversation": conversation,
+                "_plain": None if varied else conversation.plain,
+            },
+        )
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """No language is stated."""
+        return ()
 
     @property
     def value_type(self) -> pa.DataType:
@@ -136,6 +150,19 @@ class Ask:
             "tools_column": self.tools_column,
         }
 
+    def render(self, values: Sequence[Any]) -> Rendered | Unaskable | None:
+        """Fill the templates; None when all that the row would say is blank."""
+        if self._plain is None:
+            vary = None if self.vary_by is None else values[-1] or ""
+            return self._conversation.render(values, ceiling=self.max_tokens, vary=vary)
+        text = values[0]
+        if is_blank(text):
+            return None
+        fixed, role, before, after = self._plain
+        return Rendered(
+            messages=(*fixed, {"role": role, "content": f"{before}{text}{after}"}), ceiling=self.max_tokens
+        )
+
     def judge(self, values: Sequence[Any], completion: Completion) -> Judgement:  # noqa: ARG002 - the protocol's shape
-        """Take the text as it is; an answer without text is one only when the model called tools instead."""
+        """Take the text as it is."""
         return Judgement(status="completed", value=completion.content)

@@ -1,14 +1,18 @@
-"""Messages made from a row: templates by role, media parts from binary columns, or a column of whole message lists."""
+"""Messages made from a row: templates by role, media parts from binary columns, or a column of whole message lists.
+
+All that is parsed is records, so that a prompt can be pickled and copied.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from corpusmill.errors import PromptError
 from corpusmill.exchange import ROLES
+from corpusmill.prompts.fields import is_blank
 from corpusmill.prompts.media import media_part
 from corpusmill.prompts.prompt import Input, InputKind, Rendered, Unaskable
 from corpusmill.prompts.template import Template, parse_template
@@ -20,59 +24,66 @@ if TYPE_CHECKING:
 
 MEDIA = ("image", "audio", "video")
 
+_SHOWN = 200
+"""Characters of a wrong value that a reason shows."""
+
+
+class Plain(NamedTuple):
+    """What most jobs are and a replay does most: messages that never change, then one with one placeholder."""
+
+    fixed: tuple[Message, ...]
+    role: str
+    before: str
+    after: str
+
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
     """What a row is asked, parsed once: the columns it takes, and how their values become messages.
 
-    `build` gives the messages, or a text that says why there are none. `fixed` and `text` are set for what most jobs
-    are and a replay does most: messages that never change, then one with one placeholder (role, before it, after it).
+    `templates` are the messages to fill; None where the first column holds whole lists of them. `plain` is the same
+    again for what is simple. `tools_at` is the place of the column of tools among `inputs`.
     """
 
     inputs: tuple[Input, ...]
-    build: Callable[[Sequence[Any]], list[Message] | str]
-    blank: Callable[[Sequence[Any]], bool]
-    tools_at: int | None = None
+    templates: tuple[_MessageTemplate, ...] | None
     media: frozenset[str] = frozenset()
-    fixed: tuple[Message, ...] = ()
-    text: tuple[str, str, str] | None = None
+    plain: Plain | None = None
+    tools_at: int | None = None
 
-    def renderer(
-        self, *, ceiling: int | None, vary_last: bool
-    ) -> Callable[[Sequence[Any]], Rendered | Unaskable | None]:
-        """Give the function that makes the request of a row; it gives None when the row has nothing to say."""
-        if self.text is None or self.tools_at is not None or vary_last:
-            return lambda values: self._render(values, ceiling=ceiling, vary_last=vary_last)
-        fixed, (role, head, tail) = self.fixed, self.text
-
-        def render(values: Sequence[Any]) -> Rendered | None:
-            text = values[0]
-            if not text or text.isspace():
-                return None
-            return Rendered(
-                messages=(*fixed, {"role": role, "content": f"{head}{text}{tail}"}), ceiling=ceiling
-            )
-
-        return render
-
-    def _render(
-        self, values: Sequence[Any], *, ceiling: int | None, vary_last: bool
+    def render(
+        self, values: Sequence[Any], *, ceiling: int | None, vary: str | None
     ) -> Rendered | Unaskable | None:
-        if self.blank(values):
+        """Make the request of a row; None when the row has nothing to say."""
+        if self.templates is None:
+            messages = _messages_of(values[0], self.inputs[0].path)
+        elif self._is_blank(values):
             return None
-        messages = self.build(values)
+        else:
+            try:
+                messages = [template(values) for template in self.templates]
+            except _CannotBuildError as error:
+                return Unaskable(reason=str(error))
+        if messages is None:
+            return None
         if isinstance(messages, str):
             return Unaskable(reason=messages)
         parameters = None
         if self.tools_at is not None and values[self.tools_at] is not None:
             tools = _json_value(values[self.tools_at])
             if not isinstance(tools, list):
-                return Unaskable(
-                    reason=f"the column {self.inputs[self.tools_at].path!r} holds no list of tools"
-                )
+                path = self.inputs[self.tools_at].path
+                return Unaskable(reason=f"the column {path!r} holds no list of tools")
             parameters = {"tools": tools}
-        vary = (values[-1] or "") if vary_last else None
         return Rendered(messages=messages, ceiling=ceiling, vary=vary, parameters=parameters)
+
+    def _is_blank(self, values: Sequence[Any]) -> bool:
+        for position, (wanted, value) in enumerate(zip(self.inputs, values, strict=False)):
+            if position == self.tools_at:
+                continue
+            if not is_blank(value) if wanted.kind == "text" else value:
+                return False
+        return True
 
 
 def conversation_column(reference: Mapping[str, Any], what: str) -> str:
@@ -87,29 +98,33 @@ def conversation_of(
 ) -> Conversation:
     """Parse `messages` of an ask prompt."""
     if isinstance(messages, dict):
-        conversation = _from_column(conversation_column(messages, "messages"))
+        path = conversation_column(messages, "messages")
+        conversation = Conversation((Input(path=path, kind="json"),), None)
     else:
         conversation = _from_templates(list(messages))  # type: ignore[arg-type]
     if tools_column is None:
         return conversation
     inputs = (*conversation.inputs, Input(path=tools_column, kind="json"))
-    return replace(conversation, inputs=inputs, tools_at=len(inputs) - 1)
+    return replace(conversation, inputs=inputs, tools_at=len(inputs) - 1, plain=None)
 
 
-def _from_column(path: str) -> Conversation:
-    def build(values: Sequence[Any]) -> list[Message] | str:
-        found = _json_value(values[0])
-        if not isinstance(found, list) or not found:
-            return f"the column {path!r} holds no list of messages"
-        messages: list[Message] = []
-        for position, message in enumerate(found):
-            if not isinstance(message, dict) or message.get("role") not in ROLES:
-                role = message.get("role") if isinstance(message, dict) else message
-                return f"message {position} in {path!r} has the role {role!r}; known are {', '.join(sorted(ROLES))}"
-            messages.append({name: value for name, value in message.items() if value is not None})
-        return messages
-
-    return Conversation((Input(path=path, kind="json"),), build, lambda values: not _json_value(values[0]))
+def _messages_of(cell: object, path: str) -> list[Message] | str | None:
+    """Read a cell of whole messages; a text says why it holds none, None that it is blank."""
+    found = _json_value(cell)
+    if not found:
+        return None
+    if not isinstance(found, list):
+        return f"the column {path!r} holds no list of messages"
+    messages: list[Message] = []
+    for position, message in enumerate(found):
+        role = message.get("role") if isinstance(message, dict) else message
+        if not isinstance(message, dict) or not isinstance(role, str) or role not in ROLES:
+            return (
+                f"message {position} in {path!r} has the role {repr(role)[:_SHOWN]}; "
+                f"known are {', '.join(sorted(ROLES))}"
+            )
+        messages.append({name: value for name, value in message.items() if value is not None})
+    return messages
 
 
 def _json_value(value: object) -> object:
@@ -117,7 +132,7 @@ def _json_value(value: object) -> object:
         try:
             return msgspec.json.decode(value)
         except msgspec.DecodeError:
-            return value if value.strip() else None
+            return None if is_blank(value) else value
     return value
 
 
@@ -139,103 +154,137 @@ def _from_templates(written: list[Mapping[str, Any]]) -> Conversation:
     if not written:
         raise PromptError("messages is empty; at least one message is needed")
     slots = _Slots()
-    builders = [_message_builder(message, position, slots) for position, message in enumerate(written)]
+    templates = tuple(_message_template(message, position, slots) for position, message in enumerate(written))
     inputs = tuple(slots.inputs)
-    texts = [index for index, item in enumerate(inputs) if item.kind == "text"]
-    others = [index for index, item in enumerate(inputs) if item.kind != "text"]
-
-    def build(values: Sequence[Any]) -> list[Message] | str:
-        try:
-            return [builder(values) for builder in builders]
-        except _CannotBuildError as error:
-            return str(error)
-
-    def blank(values: Sequence[Any]) -> bool:
-        for index in texts:
-            value = values[index]
-            if value and not value.isspace():
-                return False
-        return all(not values[index] for index in others)
-
-    fixed, text = _single_text(written, inputs)
-    return Conversation(inputs, build, blank, media=frozenset(slots.media), fixed=fixed, text=text)
+    return Conversation(
+        inputs, templates, media=frozenset(slots.media), plain=_plain(written) if len(inputs) == 1 else None
+    )
 
 
-def _single_text(
-    written: list[Mapping[str, Any]], inputs: tuple[Input, ...]
-) -> tuple[tuple[Message, ...], tuple[str, str, str] | None]:
+def _plain(written: list[Mapping[str, Any]]) -> Plain | None:
     *before, last = written
-    plain = all(
+    usual = all(
         set(message) == {"role", "content"} and isinstance(message["content"], str) for message in written
     )
-    if not plain or len(inputs) != 1 or any(parse_template(message["content"]).paths for message in before):
-        return (), None
+    if not usual or any(parse_template(message["content"]).paths for message in before):
+        return None
     template = parse_template(last["content"])
     if len(template.paths) != 1:
-        return (), None
+        return None
     fixed = tuple({"role": message["role"], "content": message["content"]} for message in before)
-    return fixed, (last["role"], *template.literals)
+    return Plain(fixed, last["role"], *template.literals)
 
 
 class _CannotBuildError(Exception):
     pass
 
 
-def _message_builder(
-    message: Mapping[str, Any], position: int, slots: _Slots
-) -> Callable[[Sequence[Any]], Message]:
-    role = message.get("role")
-    if role not in ROLES:
-        raise PromptError(f"messages[{position}].role is {role!r}; known are {', '.join(sorted(ROLES))}")
-    fields = {
-        name: _value_builder(value, f"messages[{position}].{name}", slots)
-        for name, value in message.items()
-        if name != "role" and value is not None
-    }
+@dataclass(frozen=True, slots=True)
+class _MessageTemplate:
+    role: str
+    fields: tuple[tuple[str, Callable[[Sequence[Any]], Any]], ...]
 
-    def build(values: Sequence[Any]) -> Message:
-        made = {"role": role}
-        for name, builder in fields.items():
-            value = builder(values)
+    def __call__(self, values: Sequence[Any]) -> Message:
+        made: dict[str, Any] = {"role": self.role}
+        for name, build in self.fields:
+            value = build(values)
             if value is not None:
                 made[name] = value
         return made
 
-    return build
 
+@dataclass(frozen=True, slots=True)
+class _Text:
+    literals: tuple[str, ...]
+    indexes: tuple[int, ...]
 
-def _value_builder(value: object, where: str, slots: _Slots) -> Callable[[Sequence[Any]], Any]:
-    if isinstance(value, str):
-        return _text_builder(parse_template(value), slots)
-    if isinstance(value, list | tuple):
-        parts = [_part_builder(part, f"{where}[{index}]", slots) for index, part in enumerate(value)]
-
-        def build_parts(values: Sequence[Any]) -> list[Any] | None:
-            made = [part(values) for part in parts]
-            return [part for part in made if part is not None] or None
-
-        return build_parts
-    if isinstance(value, dict) and set(value) == {"column"}:
-        index = slots.at(str(value["column"]), "json")
-        return lambda values: _json_value(values[index])
-    return lambda _values: value
-
-
-def _text_builder(template: Template, slots: _Slots) -> Callable[[Sequence[Any]], str]:
-    indexes = [slots.at(path, "text") for path in template.paths]
-    literals = template.literals
-
-    def build(values: Sequence[Any]) -> str:
-        pieces = [literals[0]]
-        for index, literal in zip(indexes, literals[1:], strict=True):
+    def __call__(self, values: Sequence[Any]) -> str:
+        pieces = [self.literals[0]]
+        for index, literal in zip(self.indexes, self.literals[1:], strict=True):
             pieces.append(values[index] or "")
             pieces.append(literal)
         return "".join(pieces)
 
-    return build
+
+@dataclass(frozen=True, slots=True)
+class _TextPart:
+    text: _Text
+
+    def __call__(self, values: Sequence[Any]) -> dict[str, Any]:
+        return {"type": "text", "text": self.text(values)}
 
 
-def _part_builder(part: object, where: str, slots: _Slots) -> Callable[[Sequence[Any]], Any]:
+@dataclass(frozen=True, slots=True)
+class _MediaPart:
+    kind: str
+    path: str
+    index: int
+
+    def __call__(self, values: Sequence[Any]) -> Any:
+        data = values[self.index]
+        if not data:
+            return None
+        made = media_part(self.kind, bytes(data))
+        if isinstance(made, str):
+            raise _CannotBuildError(f"the column {self.path!r} holds {made}")
+        return made
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    parts: tuple[Callable[[Sequence[Any]], Any], ...]
+
+    def __call__(self, values: Sequence[Any]) -> list[Any] | None:
+        made = [part(values) for part in self.parts]
+        return [part for part in made if part is not None] or None
+
+
+@dataclass(frozen=True, slots=True)
+class _Cell:
+    index: int
+
+    def __call__(self, values: Sequence[Any]) -> Any:
+        return _json_value(values[self.index])
+
+
+@dataclass(frozen=True, slots=True)
+class _Fixed:
+    value: Any
+
+    def __call__(self, values: Sequence[Any]) -> Any:
+        del values
+        return self.value
+
+
+def _message_template(message: Mapping[str, Any], position: int, slots: _Slots) -> _MessageTemplate:
+    role = message.get("role")
+    if not isinstance(role, str) or role not in ROLES:
+        raise PromptError(f"messages[{position}].role is {role!r}; known are {', '.join(sorted(ROLES))}")
+    fields = tuple(
+        (name, _value_template(value, f"messages[{position}].{name}", slots))
+        for name, value in message.items()
+        if name != "role" and value is not None
+    )
+    return _MessageTemplate(role, fields)
+
+
+def _value_template(value: object, where: str, slots: _Slots) -> Callable[[Sequence[Any]], Any]:
+    if isinstance(value, str):
+        return _text(parse_template(value), slots)
+    if isinstance(value, list | tuple):
+        return _Parts(
+            tuple(_part_template(part, f"{where}[{index}]", slots) for index, part in enumerate(value))
+        )
+    if isinstance(value, dict) and set(value) == {"column"}:
+        return _Cell(slots.at(str(value["column"]), "json"))
+    return _Fixed(value)
+
+
+def _text(template: Template, slots: _Slots) -> _Text:
+    return _Text(template.literals, tuple(slots.at(path, "text") for path in template.paths))
+
+
+def _part_template(part: object, where: str, slots: _Slots) -> Callable[[Sequence[Any]], Any]:
     if isinstance(part, str):
         part = {"text": part}
     if not isinstance(part, dict):
@@ -247,21 +296,7 @@ def _part_builder(part: object, where: str, slots: _Slots) -> Callable[[Sequence
                 raise PromptError(f"{where}.{kind} must be {{column: name}}; it is {reference!r}")
             path = conversation_column(reference, f"{where}.{kind}")
             slots.media.add(kind)
-            return _media_builder(kind, path, slots.at(path, "binary"))
+            return _MediaPart(kind, path, slots.at(path, "binary"))
     if isinstance(part.get("text"), str):
-        text = _text_builder(parse_template(part["text"]), slots)
-        return lambda values: {"type": "text", "text": text(values)}
-    return lambda _values: part
-
-
-def _media_builder(kind: str, path: str, index: int) -> Callable[[Sequence[Any]], Any]:
-    def build(values: Sequence[Any]) -> Any:
-        data = values[index]
-        if not data:
-            return None
-        made = media_part(kind, bytes(data))
-        if isinstance(made, str):
-            raise _CannotBuildError(f"the column {path!r} holds {made}")
-        return made
-
-    return build
+        return _TextPart(_text(parse_template(part["text"]), slots))
+    return _Fixed(part)

@@ -24,7 +24,7 @@ from corpusmill.prompts.fields import (
     raised_ceiling,
     set_fields,
 )
-from corpusmill.prompts.judging import SHOWN, empty_answer, refused
+from corpusmill.prompts.judging import SHOWN, nothing_left, refused
 from corpusmill.prompts.prompt import Input, Judgement, Rendered
 from corpusmill.prompts.sampling import Sampling, wire_parameters
 from corpusmill.prompts.shapes import DoesNotFitError, Shape, shape_of
@@ -146,6 +146,16 @@ class Extract:
         return ()
 
     @property
+    def media(self) -> frozenset[str]:
+        """None: messages are text."""
+        return frozenset()
+
+    @property
+    def tools_column(self) -> None:
+        """None: rows bring no tools."""
+        return
+
+    @property
     def value_type(self) -> pa.DataType:
         """The Arrow type that the schema gives."""
         return self._shape.arrow()
@@ -183,14 +193,16 @@ class Extract:
     def judge(self, values: Sequence[Any], completion: Completion) -> Judgement:
         """Take a valid answer as a typed value; any other is `invalid`, `refused` or `failed`."""
         given: str = values[0] or ""
-        raw = completion.content
-        if raw is None or is_blank(raw):
-            return empty_answer(completion)
-        text, reasoned = without_reasoning(raw, given)
+        raw = completion.content or ""
+        text, notes = without_reasoning(raw, given)
         if is_blank(text):
-            return Judgement(
-                status="failed", error="empty answer: the model wrote reasoning and no answer", notes=reasoned
-            )
+            return nothing_left(notes)
+        try:
+            return self._read(text, raw, given, notes)
+        except RecursionError:
+            return _invalid("the answer is nested too deeply", raw, notes)
+
+    def _read(self, text: str, raw: str, given: str, reasoned: tuple[str, ...]) -> Judgement:
         try:
             parsed, notes = parse_json(text)
         except NotJsonError as error:

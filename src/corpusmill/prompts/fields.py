@@ -34,8 +34,13 @@ def guard(characters: int) -> int:
 
 def is_blank(text: str | None) -> bool:
     """Whether a value has nothing to ask about: null, empty, or invisible characters only."""
+    if not text:
+        return True
     # The first visible character decides, and it is nearly always the first of all.
-    return not text or all(sign.isspace() or sign in _INVISIBLE for sign in text)
+    first = text[0]
+    if not (first.isspace() or first in _INVISIBLE):
+        return False
+    return all(sign.isspace() or sign in _INVISIBLE for sign in text)
 
 
 def check_column(prompt: str, field: str, value: object) -> str:

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 InputKind = Literal["text", "binary", "json"]
 
+OUTPUT_CLEANED = "output_cleaned"
+"""The note on a row whose answer held NUL or what is no Unicode character."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Input:
@@ -93,6 +96,18 @@ class Prompt(Protocol):
         """
 
     @property
+    def languages(self) -> tuple[str, ...]:
+        """The tags of the languages that the model must know, as far as they are stated; empty: none is."""
+
+    @property
+    def media(self) -> frozenset[str]:
+        """Which of `image`, `audio` and `video` a request may carry."""
+
+    @property
+    def tools_column(self) -> str | None:
+        """The column from which each row brings its own tools; None: no row does."""
+
+    @property
     def value_type(self) -> pa.DataType:
         """The Arrow type of the column that the answer fills."""
 
@@ -103,4 +118,4 @@ class Prompt(Protocol):
         """Make the request of one row from the values of `inputs`; None when the row is blank and is skipped."""
 
     def judge(self, values: Sequence[Any], completion: Completion) -> Judgement:
-        """Say what an answer that ended by itself is worth for this row."""
+        """Say what an answer that ended by itself, and has text, is worth for this row."""

@@ -118,6 +118,16 @@ class Summarise:
         return () if self.language is None else (self.language.tag,)
 
     @property
+    def media(self) -> frozenset[str]:
+        """None: messages are text."""
+        return frozenset()
+
+    @property
+    def tools_column(self) -> None:
+        """None: rows bring no tools."""
+        return
+
+    @property
     def value_type(self) -> pa.DataType:
         """Text."""
         import pyarrow as pa

@@ -141,6 +141,16 @@ class Translate:
         return (self.to.tag,) if self.from_ is None else (self.from_.tag, self.to.tag)
 
     @property
+    def media(self) -> frozenset[str]:
+        """None: messages are text."""
+        return frozenset()
+
+    @property
+    def tools_column(self) -> None:
+        """None: rows bring no tools."""
+        return
+
+    @property
     def value_type(self) -> pa.DataType:
         """Text."""
         import pyarrow as pa

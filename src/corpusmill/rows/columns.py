@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from msgspec.structs import replace
 
-from corpusmill.rows.judge import as_json_text, response_field
+from corpusmill.exchange import clean_value
+from corpusmill.prompts.prompt import OUTPUT_CLEANED
+from corpusmill.rows.judge import as_json_text, document_of, response_field
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,6 +37,8 @@ TELEMETRY = (
     pa.field("origin", pa.string()),
     pa.field("request_id", pa.string()),
 )
+
+_INT64 = 2**63
 
 # The seconds and rates among the usage fields of the OpenAPI document; every other number there is a count.
 _FRACTIONS = ("_per_sec", "_time", "_latency", "_rate", "time_to_first_token", "_first_ten", "_graph")
@@ -75,7 +81,7 @@ def new_fields(prompt: Prompt, *, telemetry: bool) -> list[pa.Field[Any]]:
 
 @dataclass(slots=True)
 class Filling:
-    """The cells of one prompt for one batch, filled row by row in order."""
+    """The cells of one prompt for one batch, filled row by row in order; `judge` has cleaned values and outcomes."""
 
     prompt: Prompt
     telemetry: bool
@@ -83,15 +89,25 @@ class Filling:
     outcomes: list[Outcome] = field(default_factory=list)
     returned: dict[str, list[Any]] = field(default_factory=dict)
 
-    def add(self, outcome: Outcome, value: Any, completion: Completion | None) -> None:
-        """Append one row."""
+    def add(self, outcome: Outcome, value: Any, completion: Completion | None) -> Outcome:
+        """Append one row; give its outcome, with the note `output_cleaned` if a returned field had to be cleaned."""
+        if self.prompt.returns:
+            outcome = self._add_returned(outcome, completion)
         self.values.append(value)
         self.outcomes.append(outcome)
-        if not self.prompt.returns:
-            return
+        return outcome
+
+    def _add_returned(self, outcome: Outcome, completion: Completion | None) -> Outcome:
+        document = {} if completion is None else document_of(completion)
+        touched = False
         for path, name in self.prompt.returns.items():
-            found = response_field(completion, path) if completion is not None else None
-            self.returned.setdefault(name, []).append(_fit(found, returned_type(path)))
+            found = _fit(response_field(document, path), returned_type(path))
+            cell = clean_value(found)
+            touched |= cell is not found
+            self.returned.setdefault(name, []).append(cell)
+        if touched and OUTPUT_CLEANED not in outcome.notes:
+            return replace(outcome, notes=(*outcome.notes, OUTPUT_CLEANED))
+        return outcome
 
     def arrays(self) -> list[pa.Array[Any]]:
         """Build the columns in the order of `new_fields`."""
@@ -137,4 +153,6 @@ def _fit(value: Any, wanted: pa.DataType) -> Any:
         return as_json_text(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(value) if pa.types.is_floating(wanted) else int(value)
+    if pa.types.is_floating(wanted):
+        return float(value) if abs(value) <= sys.float_info.max else None
+    return int(value) if -_INT64 <= value < _INT64 else None

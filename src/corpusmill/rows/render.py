@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from corpusmill.errors import PromptError
-from corpusmill.exchange import ChatRequest
+from corpusmill.exchange import ChatRequest, clean_text, content_text
 from corpusmill.fingerprint import Fingerprint, canonical
 from corpusmill.prompts.prompt import Rendered, Unaskable
 from corpusmill.rows.text import column_values
@@ -21,6 +23,14 @@ if TYPE_CHECKING:
 
 CLEANED = "input_cleaned"
 """The note on a row whose text held NUL or what is no Unicode character."""
+
+
+_OF_THE_ROW = (ValueError, TypeError, OverflowError, RecursionError, msgspec.MsgspecError)
+"""What is raised where a row's own data cannot become JSON: keys that are no text, nesting without end, odd objects."""
+
+
+def _why(error: Exception) -> str:
+    return f"no request can be made of the row ({type(error).__name__}: {str(error)[:200]})"
 
 
 @dataclass(slots=True)
@@ -60,32 +70,48 @@ class Renderer:
         self._others: dict[bytes, Fingerprint] = {}
 
     def ask(self, batch: pa.RecordBatch) -> Asked:
-        """Make the requests of a batch."""
-        columns: list[list[Any]] = []
-        cleaned: frozenset[int] = frozenset()
-        for wanted in self.prompt.inputs:
-            column, touched = column_values(batch, wanted)
-            columns.append(column)
-            cleaned |= touched
-        values: list[tuple[Any, ...]] = list(zip(*columns, strict=True))
-        asked = Asked(keys=[], rendered=[], values=values, cleaned=cleaned)
+        """Make the requests of a batch; a row of which none can be made fails, and no other."""
+        asked = self._read(batch)
+        unreadable = frozenset(asked.unaskable)
         render, key_of = self.prompt.render, self._shared.key
-        for row, row_values in enumerate(values):
-            made = render(row_values)
-            if self._check is not None and type(made) is Rendered:
-                made = self._checked(made)
+        for row, row_values in enumerate(asked.values):
+            made: Rendered | Unaskable | None = None
+            key: bytes | None = None
+            try:
+                if row not in unreadable:
+                    made = render(row_values)
+                    if self._check is not None and type(made) is Rendered:
+                        made = self._checked(made)
+                if type(made) is Rendered:
+                    if made.parameters is None:
+                        key = key_of(made.messages, made.vary)
+                    else:
+                        key = self._fingerprint(made.parameters).key(made.messages, made.vary)
+            except _OF_THE_ROW as error:
+                made = Unaskable(reason=_why(error))
             if type(made) is Rendered:
-                if made.parameters is None:
-                    asked.keys.append(key_of(made.messages, made.vary))
-                else:
-                    asked.keys.append(self._fingerprint(made.parameters).key(made.messages, made.vary))
+                asked.keys.append(key)
                 asked.rendered.append(made)
                 continue
             if type(made) is Unaskable:
-                asked.unaskable[row] = made.reason
+                asked.unaskable[row] = clean_text(made.reason)
             asked.keys.append(None)
             asked.rendered.append(None)
         return asked
+
+    def _read(self, batch: pa.RecordBatch) -> Asked:
+        """Read the columns; no request is made yet."""
+        columns: list[list[Any]] = []
+        cleaned: frozenset[int] = frozenset()
+        unaskable: dict[int, str] = {}
+        for wanted in self.prompt.inputs:
+            found = column_values(batch, wanted)
+            columns.append(found.items)
+            cleaned |= found.cleaned
+            for row, why in found.unreadable.items():
+                unaskable.setdefault(row, f"{wanted.path}: {why}")
+        values = list(zip(*columns, strict=True))
+        return Asked(keys=[], rendered=[], values=values, cleaned=cleaned, unaskable=unaskable)
 
     def _checked(self, made: Rendered) -> Rendered | Unaskable:
         assert self._check is not None
@@ -137,5 +163,5 @@ def characters(messages: Sequence[Mapping[str, Any]]) -> int:
         if isinstance(content, str):
             count += len(content)
         elif isinstance(content, list):
-            count += sum(len(part.get("text") or "") for part in content if isinstance(part, dict))
+            count += len(content_text(content) or "")
     return count

@@ -7,6 +7,8 @@ from collections import Counter
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from corpusmill.exchange import content_text
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -100,9 +102,7 @@ def _script_of_letter(letter: str) -> str | None:
 def script_of_messages(messages: Sequence[Mapping[str, Any]]) -> str | None:
     """Give the script of the last text in messages, which is where a row's own text stands."""
     for message in reversed(messages):
-        content = message.get("content")
-        if isinstance(content, list):
-            content = "".join(part.get("text") or "" for part in content if isinstance(part, dict))
-        if isinstance(content, str) and content:
-            return script_of(content)
+        text = content_text(message.get("content"))
+        if text:
+            return script_of(text)
     return None

@@ -1,53 +1,57 @@
 """The values of a column, as a prompt takes them.
 
 Text is data: only what no wire and no file can carry is touched, which is NUL and what is no Unicode character
-(invalid UTF-8, lone surrogates). Both become U+FFFD, and the rows concerned are named.
+(invalid UTF-8, lone surrogates). Both become U+FFFD, and the rows concerned are named. A value that Python cannot hold
+costs its own row and no other.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from corpusmill.exchange import REPLACEMENT, clean_text, clean_value
+from corpusmill.prompts.columns import find_column, is_text
+
 if TYPE_CHECKING:
     from corpusmill.prompts.prompt import Input
 
-REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+UNREADABLE = (ValueError, TypeError, OverflowError, RecursionError, ArithmeticError, pa.ArrowException)
+"""What Arrow raises for a value of which it can make no Python object: nanoseconds, years beyond 9999, deep nesting."""
 
 
-def clean_text(text: str) -> str:
-    """Replace NUL and lone surrogates by U+FFFD; anything else stays as it is."""
-    if "\0" in text:
-        text = text.replace("\0", REPLACEMENT)
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
-    return text
+@dataclass(frozen=True, slots=True)
+class Values:
+    """The values of a column, one a row; rows whose text had to be cleaned; rows without a value, and why."""
+
+    items: list[Any]
+    cleaned: frozenset[int] = frozenset()
+    unreadable: dict[int, str] = field(default_factory=dict)
 
 
 def column_at(batch: pa.RecordBatch, path: str) -> pa.Array[Any]:
-    """Give the column at a dotted path; a top-level column whose whole name is the path comes first."""
-    names = batch.schema.names
-    if path in names:
-        return batch.column(names.index(path))
-    name, _, rest = path.partition(".")
-    column: pa.Array[Any] = batch.column(names.index(name))
-    for step in rest.split("."):
-        column = pc.struct_field(column, step)
-    return column
+    """Give the column that a dotted path names; null where a struct on the way is null."""
+    (top, *below), _ = find_column(batch.schema, path)
+    column: pa.Array[Any] = batch.column(top)
+    for name in below:
+        column = pc.struct_field(column, [column.type.get_field_index(name)])
+    return column.storage if isinstance(column, pa.ExtensionArray) else column
 
 
-def column_values(batch: pa.RecordBatch, wanted: Input) -> tuple[list[Any], frozenset[int]]:
-    """Give the values of a column, one a row, and the rows whose text had to be cleaned."""
+def column_values(batch: pa.RecordBatch, wanted: Input) -> Values:
+    """Give the values of the column that an input names."""
     column = column_at(batch, wanted.path)
-    if wanted.kind == "text":
-        return column_text(column)
-    if isinstance(column, pa.ExtensionArray):
-        column = column.storage
-    return column.to_pylist(), frozenset()
+    if wanted.kind == "text" or _is_text(column.type):
+        texts, cleaned = column_text(column)
+        return Values(texts, cleaned)
+    try:
+        items = column.to_pylist()
+    except UNREADABLE:
+        return _one_by_one(column)
+    return Values(items) if wanted.kind == "binary" else _cleaned(items)
 
 
 def column_text(column: pa.Array[Any]) -> tuple[list[str | None], frozenset[int]]:
@@ -55,7 +59,7 @@ def column_text(column: pa.Array[Any]) -> tuple[list[str | None], frozenset[int]
     if isinstance(column, pa.DictionaryArray):
         column = column.dictionary_decode()
     if pa.types.is_string_view(column.type):
-        column = column.cast(pa.large_string())
+        column = column.view(pa.binary_view()).cast(pa.large_binary()).view(pa.large_string())
     try:
         texts: list[str | None] = column.to_pylist()
     except UnicodeDecodeError:
@@ -68,6 +72,10 @@ def column_text(column: pa.Array[Any]) -> tuple[list[str | None], frozenset[int]
     return texts, frozenset()
 
 
+def _is_text(type_: pa.DataType) -> bool:
+    return is_text(type_.value_type if pa.types.is_dictionary(type_) else type_)
+
+
 def _repair(column: pa.Array[Any]) -> tuple[list[str | None], frozenset[int]]:
     binary = pa.large_binary() if pa.types.is_large_string(column.type) else pa.binary()
     texts: list[str | None] = []
@@ -76,8 +84,73 @@ def _repair(column: pa.Array[Any]) -> tuple[list[str | None], frozenset[int]]:
         if data is None:
             texts.append(None)
             continue
-        text = data.decode("utf-8", "replace").replace("\0", REPLACEMENT)
+        text = _decoded(data)
         if text.encode() != data:
             cleaned.add(row)
         texts.append(text)
     return texts, frozenset(cleaned)
+
+
+def _decoded(data: bytes) -> str:
+    try:
+        # Surrogates that were written as if they were characters: one mark each, not three.
+        return clean_text(data.decode("utf-8", "surrogatepass"))
+    except UnicodeDecodeError:
+        return clean_text(data.decode("utf-8", "replace"))
+
+
+def _cleaned(items: list[Any]) -> Values:
+    cleaned = set()
+    unreadable = {}
+    for row, item in enumerate(items):
+        try:
+            kept = clean_value(item)
+        except RecursionError as error:
+            items[row], unreadable[row] = None, _why(error)
+            continue
+        if kept is not item:
+            items[row] = kept
+            cleaned.add(row)
+    return Values(items, frozenset(cleaned), unreadable)
+
+
+def _one_by_one(column: pa.Array[Any]) -> Values:
+    items: list[Any] = []
+    repaired = set()
+    unreadable = {}
+    for row in range(len(column)):
+        item = None
+        try:
+            item = column[row].as_py()
+        except UnicodeDecodeError:
+            try:
+                item = _repaired(column[row])
+                repaired.add(row)
+            except UNREADABLE as error:
+                unreadable[row] = _why(error)
+        except UNREADABLE as error:
+            unreadable[row] = _why(error)
+        items.append(item)
+    found = _cleaned(items)
+    return Values(items, found.cleaned | repaired, found.unreadable | unreadable)
+
+
+def _repaired(scalar: Any) -> Any:
+    """Give a nested value whose text is no UTF-8 somewhere."""
+    if not scalar.is_valid:
+        return None
+    if isinstance(scalar, pa.StringScalar | pa.LargeStringScalar | pa.StringViewScalar):
+        return _decoded(scalar.as_buffer().to_pybytes())
+    if isinstance(scalar, pa.DictionaryScalar | pa.ExtensionScalar | pa.RunEndEncodedScalar | pa.UnionScalar):
+        return _repaired(scalar.value)
+    if isinstance(scalar, pa.StructScalar):
+        # By position: two members may have the same name.
+        members: Any = scalar
+        return {member.name: _repaired(members[place]) for place, member in enumerate(scalar.type)}
+    if isinstance(scalar, pa.ListScalar):
+        return [_repaired(item) for item in scalar.values or ()]
+    return scalar.as_py()
+
+
+def _why(error: BaseException) -> str:
+    return f"the value cannot be read ({type(error).__name__}: {str(error)[:200]})"

@@ -10,23 +10,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from corpusmill.exchange import ending_of
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from corpusmill.store.protocol import Entry
 
-CUT = frozenset({"length", "max_tokens", "model_length", "max_output_tokens"})
-"""The finish reasons by which servers say that a ceiling, or the end of the context, cut the answer."""
-
-ENDED = frozenset(
-    {"stop", "eos", "eos_token", "stop_sequence", "end_turn", "tool_calls", "function_call", "content_filter"}
-)
-"""The finish reasons by which servers say that the answer ended by itself; an unknown one is none."""
-
 
 def was_cut(entry: Entry) -> bool:
-    """Tell whether the answer was cut."""
-    return entry.finish_reason is not None and entry.finish_reason.lower() in CUT
+    """Tell whether a ceiling, or the end of the context, cut the answer."""
+    return ending_of(entry.finish_reason) == "cut"
 
 
 def serves(entry: Entry, *, ceiling: int | None, not_before: float | None = None) -> bool:
@@ -47,7 +41,7 @@ def serves(entry: Entry, *, ceiling: int | None, not_before: float | None = None
     if ceiling is None:
         return True
     tokens = entry.completion_tokens
-    if tokens is not None and entry.choices == 1 and (entry.finish_reason or "").lower() in ENDED:
+    if tokens is not None and entry.choices == 1 and ending_of(entry.finish_reason) != "unknown":
         return ceiling >= tokens
     # Without usage, with several choices (whose usage is their sum), or when it is not certain how it ended,
     # only the ceiling that it was asked under is known to be enough.

@@ -3,7 +3,7 @@
 Nothing here knows of prompts, of HTTP, or of the store.
 """
 
-from corpusmill.tables.columns import column_text, resolve_column
+from corpusmill.prompts.columns import resolve_column
 from corpusmill.tables.manifest import Manifest, Part
 from corpusmill.tables.parts import PartWriter
 from corpusmill.tables.reading import read
@@ -27,7 +27,6 @@ __all__ = [
     "Writing",
     "changed_types",
     "check_storable",
-    "column_text",
     "open_sink",
     "open_source",
     "read",

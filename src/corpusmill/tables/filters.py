@@ -15,7 +15,7 @@ from pyarrow import compute as pc
 from pyarrow import types as pt
 
 from corpusmill.errors import SourceError
-from corpusmill.tables.columns import find_column, is_text
+from corpusmill.prompts.columns import find_column, is_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
