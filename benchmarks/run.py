@@ -62,8 +62,8 @@ def main() -> None:
             )
             for label, value, target in lines(name, figures):
                 print(f"  {label:62}{value:>18}   {target}", flush=True)
-    if not options.quick:
-        RESULTS.write_text(json.dumps(results, indent=1) + "\n", "utf-8")
+            if not options.quick:
+                RESULTS.write_text(json.dumps(results, indent=1) + "\n", "utf-8")
 
 
 if __name__ == "__main__":
