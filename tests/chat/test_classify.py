@@ -296,7 +296,7 @@ AGAIN: list[tuple[int, object, str, bool, bool]] = [
     (200, b" \n", "empty_body", True, False),
     (204, b"", "empty_body", True, False),
     (200, "<!DOCTYPE html><html><title>Welcome</title></html>", "html", False, False),
-    (200, "Unexpected endpoint", "not_json", False, False),
+    (200, "Unexpected endpoint", "not_json", True, False),
     (200, '{"choices": [{"message": {"content": "half', "cut_body", True, False),
     (200, {"choices": []}, "no_choices", True, False),
     (200, {}, "no_choices", True, False),

@@ -10,7 +10,7 @@ from pyarrow import ipc
 from pyarrow import parquet as pq
 
 from corpusmill.errors import SourceChangedError, SourceError
-from corpusmill.tables import Source, SourceSpec, open_source
+from corpusmill.tables import Source, SourceSpec, open_sink, open_source
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -440,3 +440,22 @@ def test_types_pass_unchanged(tmp_path: Path, array: pa.Array[Any]) -> None:
         kept = open_source(SourceSpec(path=tmp_path / name, filter=[["id", ">", 1]]))
         assert everything(kept).to_pylist() == table.slice(1).to_pylist()
         assert kept.schema.equals(table.schema)
+
+
+def test_a_link_to_a_folder_above_does_not_multiply_rows(tmp_path: Path) -> None:
+    """Each file is read once, by its shortest path."""
+    pq.write_table(pa.table({"a": [1, 2, 3]}), tmp_path / "a.parquet")
+    (tmp_path / "loop").symlink_to(tmp_path)
+    source = open_source(tmp_path)
+    assert source.rows == 3
+    assert [file.place.name for file in source.files] == ["a.parquet"]
+
+
+def test_what_lies_beside_a_relative_path_is_shown_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`out/` lies in the working folder and not below the root."""
+    monkeypatch.chdir(tmp_path)
+    assert open_sink("out/").layout.failures.shown == "out.failed.jsonl"
+    assert open_sink("sub/out").layout.failures.shown == "sub/out.failed.jsonl"
+    assert open_sink("/top").layout.failures.shown == "/top.failed.jsonl"

@@ -9,6 +9,7 @@ too high, so that nobody waits a minute at a time for tomorrow.
 
 from __future__ import annotations
 
+import codecs
 import re
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -179,6 +180,7 @@ def classify(
     """
     if status is None:
         return judge_fault(error, seconds=seconds, redact=redact, url=url)
+    body = body.removeprefix(codecs.BOM_UTF8)
     rates = read_rates(headers, now) if headers else None
     request_id = headers.get("x-request-id") or headers.get("request-id")
     well = 200 <= status < 300
@@ -237,7 +239,7 @@ def _no_answer(response: _Response, reason: str) -> Verdict:
         return response.again("no_choices", reason, paid=True)
     if response.body.lstrip()[:1] in b"{[":
         return response.again("cut_body", reason, paid=True)
-    return response.again("not_json", reason)
+    return response.again("not_json", reason, paid=True)
 
 
 def _refusal(response: _Response, status: int) -> Verdict:

@@ -39,12 +39,13 @@ WAL_BYTES = 64 * 1024 * 1024
 class _Handle:
     """What one thread has open. Whoever uses the connection holds the lock."""
 
-    __slots__ = ("__weakref__", "connection", "durable", "lock")
+    __slots__ = ("__weakref__", "connection", "durable", "file", "lock")
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.connection: sqlite3.Connection | None = None
         self.durable = True
+        self.file: tuple[int, int] | None = None
 
     def close(self) -> None:
         connection, self.connection = self.connection, None
@@ -90,6 +91,12 @@ class Connections:
         handle = self._handle()
         with handle.lock, explained(self.path):
             connection = self._connected(handle)
+            if durable and handle.file is not None and handle.file != _file_at(self.path):
+                # An open file lives on without its name, and what is written to it would be gone at the end.
+                raise StoreError(
+                    f"store {self.path} was removed or replaced while it was in use; what this run still holds cannot "
+                    "be kept. Put the file back, or start again with a new store"
+                )
             if handle.durable is not durable:
                 connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
                 handle.durable = durable
@@ -128,6 +135,7 @@ class Connections:
             if self._closed:
                 raise StoreError(f"store {self.path} is closed")
             handle.connection = _connect(self.path, read_only=self._read_only)
+            handle.file = _file_at(self.path)
             handle.durable = True
         return handle.connection
 
@@ -205,6 +213,15 @@ def _connect_to_read(path: Path) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def _file_at(path: Path) -> tuple[int, int] | None:
+    """Tell which file lies at a path, None when there is none or the platform does not number its files."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return (found.st_dev, found.st_ino)
 
 
 def _refuse_garbage(path: Path) -> None:

@@ -8,6 +8,7 @@ text.
 from __future__ import annotations
 
 import fnmatch
+import os
 import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -125,6 +126,8 @@ def _inside(root: Place) -> list[_Found]:
     if parts is not None:
         return [(part, ()) for part in parts]
     infos = root.children(recursive=True)
+    if root.local:
+        infos = _each_once(infos)
     sinks = _sinks_below(root, infos)
     found: list[_Found] = []
     for info in infos:
@@ -140,6 +143,19 @@ def _inside(root: Place) -> list[_Found]:
         found += [(part, hive_keys(PurePosixPath(below).parts)) for part in parts]
     # Parts keep the order of their manifest: within one folder it is the order of their names in any case.
     return sorted(found, key=lambda item: item[0].path)
+
+
+def _each_once(infos: Iterable[pafs.FileInfo]) -> list[pafs.FileInfo]:
+    """Leave out what is reached a second time through a link: a link to a folder above would never end."""
+    seen: set[str] = set()
+    kept = []
+    # The shortest path comes first, so that it is the one that stays.
+    for info in sorted(infos, key=lambda info: (info.path.count("/"), info.path)):
+        real = os.path.realpath(info.path)
+        if real not in seen:
+            seen.add(real)
+            kept.append(info)
+    return sorted(kept, key=lambda info: str(info.path))
 
 
 def _sinks_below(root: Place, infos: Iterable[pafs.FileInfo]) -> dict[str, list[Place]]:

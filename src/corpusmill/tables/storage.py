@@ -43,13 +43,13 @@ class Place:
     @property
     def parent(self) -> Place:
         """The folder that holds this place."""
-        return self._at(
-            self.path.rstrip("/").rpartition("/")[0] or "/", self.shown.rstrip("/").rpartition("/")[0]
-        )
+        above, slash, _ = self.shown.rstrip("/").rpartition("/")
+        return self._at(self.path.rstrip("/").rpartition("/")[0] or "/", above or slash)
 
     def __truediv__(self, name: str) -> Place:
-        """A place below this one."""
-        return self._at(f"{self.path.rstrip('/')}/{name}", f"{self.shown.rstrip('/')}/{name}")
+        """A place below this one; below the working folder, which is shown as nothing, just the name."""
+        shown = f"{self.shown.rstrip('/')}/{name}" if self.shown else name
+        return self._at(f"{self.path.rstrip('/')}/{name}", shown)
 
     def beside(self, name: str) -> Place:
         """A place in the same folder."""
