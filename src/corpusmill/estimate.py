@@ -12,7 +12,7 @@ from collections import defaultdict
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from corpusmill.endpoints.prices import Prices, known_prices
+from corpusmill.endpoints.prices import Prices, prices_of
 from corpusmill.engine.fitting import fit_of
 from corpusmill.engine.ladder import stored_answer
 from corpusmill.errors import SinkError
@@ -253,10 +253,8 @@ def _told(
         prompt_tokens += prompt.prompt_tokens
         completion_tokens += prompt.completion_tokens
     requests = sum(prompt.requests for prompt in prompts)
-    if prices is None and job.prices is not None:
-        prices = Prices(prompt=job.prices[0], completion=job.prices[1], origin="the job")
     if prices is None:
-        prices = known_prices(job.endpoint.url, job.endpoint.model)
+        prices = prices_of(job.prices, url=job.endpoint.url, model=job.endpoint.model)
     cost = None if prices is None else cost_of(prices, prompt_tokens, completion_tokens)
     return JobPlan(
         rows=counting.rows,

@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 from corpusmill.errors import UsageError
 from corpusmill.outcome import STATUSES, Status
+
+DEFAULT_STORE = "sqlite:///.corpusmill/store.db"
+"""The URL of the store where none is named: relative to the working directory."""
+
+Mode = Literal["read-write", "read-only", "replay", "refresh", "off"]
+"""How a run uses the store; `refresh` is `read-write` with a `not_before` for every request."""
+
+MODES: tuple[Mode, ...] = get_args(Mode)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,12 +13,17 @@ if TYPE_CHECKING:
 LATENCY_BOUNDS = tuple(round(0.001 * 2 ** (step / 2), 6) for step in range(41))
 """Upper bounds in seconds of the bins of the latency histogram: 1 ms to about 17 minutes, two bins an octave."""
 
+STATED = "the job"
+"""The origin of prices that the user has stated."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptReport:
-    """The counts of one prompt: one outcome a row.
+    """The counts of one prompt, which fills the column `into`.
 
-    `model` is the endpoint's name of it, `request_fields` the digests of what all its requests share.
+    `outcomes` counts its rows by status; `live` to `unanswered` count the same rows by where their answers are from.
+    `notes` counts what was found in answers, `errors` the rows without a usable answer, both by kind. Tokens are those
+    of the answers that this run fetched for it, of rows that were finished.
     """
 
     into: str
@@ -65,11 +70,11 @@ class RunReport:
     """What `enrich` returns and `report.json` holds.
 
     `outcomes`, `live`, `cached`, `deduplicated`, `skipped` and `unanswered` count a row once for each prompt, so
-    that the last five add up to rows times prompts. Tokens and cost are those of the answers that this run fetched;
-    what came from the store cost nothing. `cost` is in US dollars, None where the price is not known.
-    `possibly_paid_twice` is the most requests that may have been paid more than once since this run key was first
-    started, over kills and retries. `answers` counts the answers that this run fetched and kept, also those of
-    rows that were not finished. `seconds` is wall time.
+    that the last five add up to rows times prompts. `answers` counts the answers that this run fetched and kept, also
+    those of rows that were not finished; tokens and cost are theirs, and what came from the store cost nothing. `cost`
+    is in US dollars, None where the price is not known; `prices` says where prices are from: `the job`, or the name of
+    a public list. `possibly_paid_twice` is the most requests that may have been paid more than once since this run key
+    was first started, over kills and retries. `seconds` is wall time.
     """
 
     rows: int
@@ -94,6 +99,7 @@ class RunReport:
     retries: Mapping[str, int] = field(default_factory=dict)
     rate_limited: int = 0
     answers: int = 0
+    prices: str | None = None
     changed_types: Sequence[str] = ()
     warnings: Sequence[str] = ()
     latency: Sequence[int] = ()

@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 import psutil
 import pyarrow as pa
 
 from corpusmill.endpoints.endpoint import shown_url
-from corpusmill.endpoints.prices import known_prices
+from corpusmill.endpoints.prices import Prices, prices_of
 from corpusmill.engine.asking import Terms
 from corpusmill.engine.door import EngineThread
 from corpusmill.engine.engine import Engine, Work
@@ -24,11 +24,11 @@ from corpusmill.errors import RunEndedError, StoreError, TooManyFailuresError, U
 from corpusmill.killpoints import reach
 from corpusmill.page import render
 from corpusmill.plan import check_apart, make_plan, throwaway_key
-from corpusmill.policy import Budget, FailurePolicy, Limits, RetryPolicy
+from corpusmill.policy import DEFAULT_STORE, MODES, Budget, FailurePolicy, Limits, RetryPolicy
 from corpusmill.report import PromptReport, RunReport, summary
 from corpusmill.rows.prompt_cut import PROMPT_CUT, prompt_cut_warning
 from corpusmill.rows.render import Renderer
-from corpusmill.store import ReadOnlyStore, ReplayStore, ThrowawayStore, open_store
+from corpusmill.store import open_in_mode
 from corpusmill.tables import SinkSpec, changed_types, check_storable, open_sink, open_source
 from corpusmill.transform.running import Filling, check_streamable, filled_by_jobs
 
@@ -41,13 +41,10 @@ if TYPE_CHECKING:
     from corpusmill.engine.engine import Chunk, Output, Progress
     from corpusmill.outcome import Status
     from corpusmill.plan import Plan
+    from corpusmill.policy import Mode
     from corpusmill.prompts.prompt import Prompt
     from corpusmill.store import Membership, Store
     from corpusmill.tables import Manifest, SinkLike, Source, SourceLike
-
-DEFAULT_STORE = "sqlite:///.corpusmill/store.db"
-
-MODES = ("read-write", "read-only", "replay", "refresh", "off")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +58,7 @@ class Conduct:
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     failures: FailurePolicy = field(default_factory=FailurePolicy)
     budget: Budget | None = None
-    prices: tuple[float, float] | None = None
+    prices: Prices | None = None
     transport: httpx.AsyncBaseTransport | None = None
     progress: Callable[[Progress], None] | None = None
     on_start: Callable[[Engine], None] | None = None
@@ -107,7 +104,8 @@ def enrich(
 
     `source` is a path or URL of Parquet or Arrow IPC files, or a `SourceSpec`, `Table`, `RecordBatchReader` or
     `Dataset`; `sink` is a folder, a `.parquet` file or a `SinkSpec`. `store` is the URL of the store or an open one.
-    `prices` are US dollars for a million prompt and completion tokens. `progress` is called about four times a
+    `prices` are US dollars for a million prompt and completion tokens; without them the list prices of a public service
+    are taken, where the extra `prices` is installed. `progress` is called about four times a
     second, from another thread. `on_start` is handed the engine, whose `stop` ends the run from any thread.
 
     Raises a `UsageError` before anything is sent when the job cannot work, and a `RunEndedError` when it had to
@@ -121,7 +119,7 @@ def enrich(
         retry=retry or RetryPolicy(),
         failures=failures or FailurePolicy(),
         budget=budget,
-        prices=prices or list_prices(budget, endpoint),
+        prices=prices_of(prices, url=endpoint.url, model=endpoint.model),
         transport=transport,
         progress=progress,
         on_start=on_start,
@@ -197,6 +195,7 @@ def enrich_batches(
     endpoint: Endpoint,
     store: str | Store = DEFAULT_STORE,
     mode: str = "read-write",
+    refresh: Sequence[Status] | None = None,
     limits: Limits | None = None,
     retry: RetryPolicy | None = None,
     failures: FailurePolicy | None = None,
@@ -216,11 +215,12 @@ def enrich_batches(
     conduct = Conduct(
         store=store,
         mode=mode,
+        refresh=refresh,
         limits=limits or Limits(),
         retry=retry or RetryPolicy(),
         failures=failures or FailurePolicy(),
         budget=budget,
-        prices=prices or list_prices(budget, endpoint),
+        prices=prices_of(prices, url=endpoint.url, model=endpoint.model),
         transport=transport,
         progress=progress,
     )
@@ -329,7 +329,7 @@ class Running:
                 context_tokens=self._endpoint.capabilities.context_tokens,
                 not_before=member.first_started_at if conduct.mode == "refresh" else None,
                 refresh=frozenset(conduct.refresh) if conduct.refresh else None,
-                price=_price(conduct.prices),
+                price=_price(conduct),
                 fit=fit_of(self._store, self._endpoint),
                 refused=self._refused,
             ),
@@ -405,7 +405,7 @@ class Running:
         for prompt in prompts:
             for status, count in prompt.outcomes.items():
                 outcomes[status] = outcomes.get(status, 0) + count
-        price = _price(self._conduct.prices)
+        price = _price(self._conduct)
         return RunReport(
             rows=ledger.rows,
             outcomes=outcomes,
@@ -419,6 +419,7 @@ class Running:
             prompt_tokens=wire.prompt_tokens,
             completion_tokens=wire.completion_tokens,
             cost=price(wire.prompt_tokens, wire.completion_tokens) if price else None,
+            prices=None if self._conduct.prices is None else self._conduct.prices.origin,
             seconds=round(time.monotonic() - self._started, 3),
             output=output,
             skipped_run=False,
@@ -450,7 +451,7 @@ def _filling(
         run_key=plan.run_key,
         refresh=conduct.mode == "refresh",
         replay=conduct.mode == "replay",
-        price=_price(conduct.prices),
+        price=_price(conduct),
         progress=conduct.progress,
         on_start=conduct.on_start,
     )
@@ -463,15 +464,7 @@ def opened_store(conduct: Conduct) -> Iterator[Store]:
     if not isinstance(conduct.store, str):
         yield conduct.store
         return
-    store: Store
-    if conduct.mode == "off":
-        store = ThrowawayStore()
-    elif conduct.mode == "read-only":
-        store = ReadOnlyStore(open_store(conduct.store, read_only=True))
-    elif conduct.mode == "replay":
-        store = ReplayStore(open_store(conduct.store, read_only=True))
-    else:
-        store = open_store(conduct.store)
+    store = open_in_mode(conduct.store, cast("Mode", conduct.mode))
     try:
         yield store
     finally:
@@ -497,21 +490,8 @@ def _reader(batches: Iterable[pa.RecordBatch] | pa.RecordBatchReader | pa.Table)
     return pa.RecordBatchReader.from_batches(first.schema, chain())
 
 
-def list_prices(budget: Budget | None, endpoint: Endpoint) -> tuple[float, float] | None:
-    """Give the public prices of the endpoint's model, where a budget in dollars needs them and nobody stated any."""
-    if budget is None or budget.usd is None:
-        return None
-    found = known_prices(endpoint.url, endpoint.model)
-    return None if found is None else (found.prompt, found.completion)
-
-
-def _price(prices: tuple[float, float] | None) -> Callable[[int, int], float] | None:
-    if prices is None:
-        return None
-    prompt, completion = prices
-    return lambda prompt_tokens, completion_tokens: (
-        (prompt_tokens * prompt + completion_tokens * completion) / 1_000_000
-    )
+def _price(conduct: Conduct) -> Callable[[int, int], float] | None:
+    return None if conduct.prices is None else conduct.prices.cost
 
 
 def _warnings(prompts: Sequence[PromptReport]) -> list[str]:
@@ -602,4 +582,4 @@ def check_descriptors(concurrency: int) -> None:
     )
 
 
-__all__ = ["DEFAULT_STORE", "SinkSpec", "enrich", "enrich_batches"]
+__all__ = ["SinkSpec", "enrich", "enrich_batches"]

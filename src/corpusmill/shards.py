@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from corpusmill.endpoints.prices import prices_of
 from corpusmill.engine.outputs import FailureLog, PartsOutput
 from corpusmill.errors import CountsError, ShardChangedError, SinkError, UsageError
 from corpusmill.killpoints import reach
@@ -19,7 +20,6 @@ from corpusmill.run import (
     Conduct,
     Running,
     failed_rows,
-    list_prices,
     opened_store,
     refuse_failures,
     sidecars_of,
@@ -351,7 +351,7 @@ def _conduct(
         retry=job.retry,
         failures=job.failures,
         budget=job.budget,
-        prices=job.prices or list_prices(job.budget, job.endpoint),
+        prices=prices_of(job.prices, url=job.endpoint.url, model=job.endpoint.model),
         transport=transport,
         progress=progress,
         on_start=on_start,

@@ -146,15 +146,20 @@ def test_a_cut_answer_that_a_run_would_ask_again_is_a_request_of_the_plan(tmp_pa
 
 def test_rows_whose_own_messages_would_be_refused_are_no_requests_of_the_plan(tmp_path: Path) -> None:
     """What a run fails without sending is counted as that, and not as a request."""
-    messages = [[{"role": "user", "content": "a"}], [{"role": "nobody", "content": "b"}]]
+    messages = [[{"role": "user", "content": text}] for text in ("as JSON", "in any form")]
     kind = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
+    ask = {
+        "messages": {"column": "messages"},
+        "into": "reply",
+        "response_format": {"type": "json_object"},
+    }
     with FakeEndpoint() as endpoint:
         asked = job(
             tmp_path,
             [],
             endpoint.base_url,
             source=str(tmp_path / "chats.parquet"),
-            prompts=[{"ask": {"messages": {"column": "messages"}, "into": "reply"}}],
+            prompts=[{"ask": ask}],
         )
         pq.write_table(pa.table({"messages": pa.array(messages, kind)}), tmp_path / "chats.parquet")
         assert plan_job(asked).prompts[0].unaskable == 1

@@ -8,7 +8,7 @@ import click
 
 from corpusmill.cli.run import run_job
 from corpusmill.job import job_of
-from corpusmill.run import DEFAULT_STORE
+from corpusmill.policy import DEFAULT_STORE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -36,6 +36,7 @@ def preview(job: Job, *, limit: int, as_json: bool, quiet: bool) -> None:
                 endpoint=job.endpoint,
                 store=job.store,
                 mode=job.mode,
+                refresh=job.refresh,
                 limits=job.limits,
                 retry=job.retry,
                 failures=replace(job.failures, max_failed=1.0),
@@ -63,7 +64,7 @@ def preview(job: Job, *, limit: int, as_json: bool, quiet: bool) -> None:
             cells = [*(_at(row, path) for path in read), row[prompt.into], status]
             table.add_row(*(Text(_shown(cell)) for cell in cells))
         console.print(table)
-    console.print(Text(told(reports[0]).replace("output: None", "preview: no output was written")))
+    console.print(Text(told(reports[0], preview=True)))
 
 
 def _at(row: dict[str, object], path: str) -> object:

@@ -14,7 +14,7 @@ import msgspec
 from corpusmill.cli.progress import Display, duration
 from corpusmill.errors import InterruptedRunError, RunEndedError
 from corpusmill.job import job_schema, load_job
-from corpusmill.report import summary
+from corpusmill.report import STATED, summary
 from corpusmill.run import enrich
 
 if TYPE_CHECKING:
@@ -135,31 +135,36 @@ def signals(display: Display) -> Iterator[Stopper]:
 
 def _how_to_go_on(report: RunReport | None, command: str) -> str:
     kept = (
-        f"{report.rows:,} rows were finished, and {report.live:,} answers were kept"
+        f"{report.rows:,} rows were finished, and {report.answers:,} answers were kept"
         if report
         else "nothing was sent"
     )
     return f"interrupted: {kept}. Go on with: {command}"
 
 
-def told(report: RunReport) -> str:
-    """Say what a run did, for a person."""
+def told(report: RunReport, *, preview: bool = False) -> str:
+    """Say what a run did, for a person; a preview has no output."""
     if report.skipped_run:
         return f"nothing to do: {report.output} is up to date ({report.rows:,} rows); nothing was asked"
     statuses = ", ".join(f"{count:,} {status}" for status, count in sorted(report.outcomes.items()))
     cost = "" if report.cost is None else f", ${report.cost:,.4f}"
+    if cost and report.prices not in (None, STATED):
+        cost += f" by {report.prices}"
     lines = [
         f"{report.rows:,} rows in {duration(report.seconds)}: {statuses}",
         (
             f"asked {report.live:,}, from the store {report.cached:,}, same as another row {report.deduplicated:,}, "
             f"blank {report.skipped:,}, without an answer {report.unanswered:,}"
         ),
-        f"{report.attempts:,} attempts, {report.prompt_tokens:,} + {report.completion_tokens:,} tokens{cost}",
+        (
+            f"{report.attempts:,} attempts, {report.answers:,} answers, "
+            f"{report.prompt_tokens:,} tokens in and {report.completion_tokens:,} out{cost}"
+        ),
     ]
     if report.possibly_paid_twice:
         lines.append(f"at most {report.possibly_paid_twice:,} requests may have been paid twice")
     lines.extend(f"changed by Parquet: {text}" for text in report.changed_types)
-    lines.append(f"output: {report.output}")
+    lines.append("preview: no output was written" if preview else f"output: {report.output}")
     return "\n".join(lines)
 
 

@@ -13,7 +13,7 @@ from corpusmill.errors import UsageError
 from corpusmill.explain import explain_row
 from corpusmill.job import load_job
 from corpusmill.job.models import seconds
-from corpusmill.run import DEFAULT_STORE
+from corpusmill.policy import DEFAULT_STORE
 from corpusmill.store import open_store
 
 if TYPE_CHECKING:

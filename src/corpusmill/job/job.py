@@ -15,7 +15,6 @@ from corpusmill.endpoints import Capabilities, OpenAICompatible, SambaNova
 from corpusmill.errors import JobError, UsageError
 from corpusmill.job.masking import masked
 from corpusmill.job.models import (
-    DEFAULT_STORE,
     BudgetModel,
     EndpointModel,
     FailuresModel,
@@ -30,7 +29,7 @@ from corpusmill.job.models import (
 )
 from corpusmill.job.prompts import PromptModel, build_prompt
 from corpusmill.job.yaml_text import Document, Place, plain, read_yaml
-from corpusmill.policy import Budget, FailurePolicy, Limits, RetryPolicy
+from corpusmill.policy import DEFAULT_STORE, Budget, FailurePolicy, Limits, RetryPolicy
 from corpusmill.tables import SinkSpec, SourceSpec
 
 if TYPE_CHECKING:

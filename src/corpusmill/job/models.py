@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
-DEFAULT_STORE = "sqlite:///.corpusmill/store.db"
+from corpusmill.policy import DEFAULT_STORE, Mode
 
 _DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)\s*(ms|s|m|h|d))")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
@@ -75,6 +75,9 @@ class SinkModel(Model):
     columns: list[Text] | None = Field(None, description="the source columns to keep; all by default")
     partition: dict[str, Text] | None = Field(None, description="write one hive partition: {lang: lv}")
     rows_per_part: int = Field(65_536, ge=1, description="rows of the source in each file of a folder")
+    compression: Literal["zstd", "snappy", "gzip", "brotli", "lz4", "none"] = Field(
+        "zstd", description="how the pages of Parquet files are compressed"
+    )
 
 
 class OpenAICompatibleModel(Model):
@@ -109,6 +112,9 @@ class SambaNovaModel(Model):
     context_tokens: int | None = Field(
         None, ge=1, description="the size of the context, for prompt and answer together"
     )
+    ceiling_field: Literal["max_tokens", "max_completion_tokens"] | None = Field(
+        None, description="the name under which the ceiling of an answer is sent"
+    )
     capabilities: dict[str, Any] | None = Field(
         None, description="what the endpoint can do, where it differs: {json_schema: false, n: 1, …}"
     )
@@ -121,13 +127,13 @@ class EndpointModel(Model):
     sambanova: SambaNovaModel | None = None
 
 
-Mode = Literal["read-write", "read-only", "replay", "refresh", "off"]
-
-
 class StoreModel(Model):
     """Where answers are kept, and how they are used."""
 
-    url: Text = Field(DEFAULT_STORE, description="sqlite:///relative/path or sqlite:////absolute/path")
+    url: Text = Field(
+        DEFAULT_STORE,
+        description="sqlite:///relative/path, sqlite:////absolute/path or postgresql://host/database",
+    )
     mode: Mode = Field(
         "read-write",
         description=(

@@ -10,7 +10,7 @@ from corpusmill.outcome import STATUSES
 from corpusmill.page.charts import Line, histogram, lines, stack
 from corpusmill.page.markup import Markup, tag
 from corpusmill.page.numbers import count, money, quantile, rate, share, span
-from corpusmill.report import LATENCY_BOUNDS
+from corpusmill.report import LATENCY_BOUNDS, STATED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -52,7 +52,7 @@ def tiles(report: Values) -> Markup:
     """Give the few numbers that everybody looks for."""
     rows, seconds = report["rows"], report["seconds"]
     tokens = report["prompt_tokens"], report["completion_tokens"]
-    prices = None if report["cost"] is not None else "the job states no prices"
+    prices = _prices(report)
     shown = [
         ("Rows a second", rate(rows / seconds) if seconds else "–", None),
         ("Asked", count(report["live"]), f"{count(report['attempts'])} attempts"),
@@ -79,6 +79,13 @@ def tiles(report: Values) -> Markup:
         ],
         class_="tiles",
     )
+
+
+def _prices(report: Values) -> str | None:
+    """Say why there is no cost, or that it goes by the prices of a list, which an invoice may not."""
+    if report["cost"] is None:
+        return "no price is known; the job may state prices"
+    return f"by {report['prices']}" if report["prices"] not in (None, STATED) else None
 
 
 def outcomes(report: Values) -> Markup | None:

@@ -25,7 +25,7 @@ from corpusmill.store.protocol import (
 from corpusmill.store.rates import Rates
 from corpusmill.store.serving import choose, serves, was_cut
 from corpusmill.store.sqlite import SQLiteStore
-from corpusmill.store.urls import Mode, open_in_mode, open_store
+from corpusmill.store.urls import open_in_mode, open_store
 from corpusmill.store.writer import GroupWriter
 
 __all__ = [
@@ -36,7 +36,6 @@ __all__ = [
     "GroupWriter",
     "Kind",
     "Membership",
-    "Mode",
     "Nearest",
     "PostgresStore",
     "Put",

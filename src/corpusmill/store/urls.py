@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from corpusmill.endpoints.endpoint import shown_url
@@ -14,11 +14,8 @@ from corpusmill.store.postgres.links import exists as postgres_exists
 from corpusmill.store.sqlite import SQLiteStore
 
 if TYPE_CHECKING:
+    from corpusmill.policy import Mode
     from corpusmill.store.protocol import Store
-
-Mode = Literal["read-write", "read-only", "replay", "refresh", "off"]
-"""How a run uses the store; `refresh` is `read-write` with a `not_before` for every request."""
-
 
 POSTGRES = ("postgresql", "postgres")
 """The schemes of a PostgreSQL database."""

@@ -1,0 +1,76 @@
+"""`corpusmill run --limit N`: a few rows, asked as the job would ask them."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from corpusmill.cli import main
+from corpusmill.testing import FakeEndpoint
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+
+def written(folder: Path, endpoint: FakeEndpoint, **more: Any) -> str:
+    """Write a corpus of ten texts and a job over it; give the path of the job."""
+    texts = [f"A text about the number {number}." for number in range(10)]
+    pq.write_table(
+        pa.table({"id": range(10), "doc": [{"text": text} for text in texts]}), folder / "in.parquet"
+    )
+    job = {
+        "source": str(folder / "in.parquet"),
+        "sink": str(folder / "out"),
+        "prompts": [{"ask": {"template": "Topic of {doc.text}", "into": "topic"}}],
+        "endpoint": {"openai_compatible": {"base_url": endpoint.base_url, "model": "any"}},
+        "store": {"url": f"sqlite:///{folder / 'store.db'}"},
+        **more,
+    }
+    (folder / "job.json").write_text(json.dumps(job), "utf-8")
+    return str(folder / "job.json")
+
+
+def test_a_preview_shows_what_went_in_and_what_came_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Rows are shown side by side, also where the text lies in a struct, and no output is claimed or written."""
+    with FakeEndpoint() as endpoint:
+        assert main(["run", written(tmp_path, endpoint), "--limit", "3", "--quiet"]) == 0
+        assert endpoint.stats().requests == 3
+    said = capsys.readouterr().out
+    assert "A text about the number 2." in said
+    assert "number 3." not in said
+    assert "preview: no output was written" in said
+    assert "output: None" not in said
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_preview_of_a_narrowed_refresh_asks_only_the_rows_that_the_job_would(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of ten stored answers two were cut; only those are asked again."""
+    with FakeEndpoint() as endpoint:
+        endpoint.script(
+            lambda request, _attempt: (
+                "length" if "number 1." in str(request) or "number 4." in str(request) else None
+            )
+        )
+        assert main(["run", written(tmp_path, endpoint), "--limit", "10", "--quiet"]) == 0
+        endpoint.script(None)
+        store = {"url": f"sqlite:///{tmp_path / 'store.db'}", "mode": "refresh", "refresh": ["truncated"]}
+        before = endpoint.stats().requests
+        assert main(["run", written(tmp_path, endpoint, store=store), "--limit", "10", "--quiet"]) == 0
+        assert endpoint.stats().requests - before == 2
+    assert "asked 2, from the store 8" in capsys.readouterr().out
+
+
+def test_a_preview_is_given_as_json(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    """Standard output is the summary of the report, and nothing else."""
+    with FakeEndpoint() as endpoint:
+        assert main(["run", written(tmp_path, endpoint), "--limit", "3", "--quiet", "--json"]) == 0
+    assert json.loads(capfdbinary.readouterr().out)["rows"] == 3
