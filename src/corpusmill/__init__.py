@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from corpusmill.endpoints import Capabilities, OpenAICompatible, SambaNova
+    from corpusmill.endpoints.sagemaker import SageMakerEndpoint, SageMakerTransform
     from corpusmill.errors import CorpusmillError
     from corpusmill.job import load_job
     from corpusmill.policy import Budget, FailurePolicy, Limits, RetryPolicy
@@ -36,6 +37,8 @@ _HOME = {
     "OpenAICompatible": "corpusmill.endpoints",
     "RetryPolicy": "corpusmill.policy",
     "RunReport": "corpusmill.report",
+    "SageMakerEndpoint": "corpusmill.endpoints.sagemaker",
+    "SageMakerTransform": "corpusmill.endpoints.sagemaker",
     "SambaNova": "corpusmill.endpoints",
     "SinkSpec": "corpusmill.tables",
     "SourceSpec": "corpusmill.tables",
@@ -60,6 +63,8 @@ __all__ = [
     "OpenAICompatible",
     "RetryPolicy",
     "RunReport",
+    "SageMakerEndpoint",
+    "SageMakerTransform",
     "SambaNova",
     "SinkSpec",
     "SourceSpec",

@@ -460,7 +460,6 @@ def _filling(
 @contextlib.contextmanager
 def opened_store(conduct: Conduct) -> Iterator[Store]:
     """Open the store as the mode has it; close it in the end, unless it was given open."""
-    """Open the store as the mode has it; close it in the end, unless it was given open."""
     if not isinstance(conduct.store, str):
         yield conduct.store
         return
@@ -502,12 +501,10 @@ def _warnings(prompts: Sequence[PromptReport]) -> list[str]:
 
 def failed_rows(prompt: PromptReport, statuses: Sequence[str]) -> int:
     """Count the rows of a prompt that have one of these statuses."""
-    """Count the rows of a prompt that have one of these statuses."""
     return sum(prompt.outcomes.get(status, 0) for status in statuses)
 
 
 def refuse_failures(report: RunReport, policy: FailurePolicy, target: Any, log: FailureLog) -> None:
-    """Raise `TooManyFailuresError` when more rows failed than may; they are then listed beside the sink `target`."""
     """Raise `TooManyFailuresError` when more rows failed than may; they are then listed beside the sink `target`."""
     for prompt in report.prompts:
         asked = report.rows - prompt.skipped
@@ -527,7 +524,6 @@ def refuse_failures(report: RunReport, policy: FailurePolicy, target: Any, log: 
 
 
 def sidecars_of(report: RunReport, log: FailureLog) -> dict[str, bytes]:
-    """Give the files that lie beside the manifest, by name."""
     """Give the files that lie beside the manifest, by name."""
     sidecars = {
         "report.json": msgspec.json.format(msgspec.json.encode(report.as_dict()), indent=1) + b"\n",

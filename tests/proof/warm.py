@@ -61,12 +61,15 @@ class Child:
 
 
 class Warm:
-    """The process that forks, as a context manager."""
+    """The process that forks, as a context manager; `script` may import more before it serves."""
+
+    def __init__(self, script: Path = Path(__file__)) -> None:
+        self._script = script
 
     def __enter__(self) -> Self:
         self._folder = tempfile.TemporaryDirectory()
         self._process = subprocess.Popen(
-            [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, str(self._script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         self._children = 0
         return self

@@ -56,6 +56,7 @@ _HOME = {
     "failures": "corpusmill.cli.report:failures_command",
     "schema": "corpusmill.cli.run:schema_command",
     "store": "corpusmill.cli.store:store_group",
+    "transform": "corpusmill.cli.transform:transform_group",
     "fake-endpoint": "corpusmill.testing.command:fake_endpoint_command",
 }
 

@@ -6,12 +6,14 @@ import contextlib
 import os
 import signal
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
 from corpusmill.cli.progress import Display, duration
+from corpusmill.endpoints.sagemaker import SageMakerTransform
 from corpusmill.errors import InterruptedRunError, RunEndedError
 from corpusmill.job import job_schema, load_job
 from corpusmill.report import STATED, summary
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
 
-    from corpusmill.engine.engine import Engine
+    from corpusmill.engine.door import Stoppable
     from corpusmill.job import Job
     from corpusmill.report import RunReport
 
@@ -36,12 +38,19 @@ if TYPE_CHECKING:
     "--json", "as_json", is_flag=True, help="Print the report as JSON on standard output, nothing else."
 )
 @click.option("--quiet", is_flag=True, help="Show no progress.")
-def run_command(job: str, *, limit: int | None, overwrite: bool, as_json: bool, quiet: bool) -> None:
+@click.option(
+    "--stop-on-interrupt", is_flag=True, help="Ctrl-C stops a SageMaker transform job, which else goes on."
+)
+def run_command(
+    job: str, *, limit: int | None, overwrite: bool, as_json: bool, quiet: bool, stop_on_interrupt: bool
+) -> None:
     """Run the job in the file JOB.
 
     What was paid for is kept at every moment: after a kill, a failure or Ctrl-C the same command goes on.
     """
     loaded = load_job(job)
+    if stop_on_interrupt and isinstance(loaded.endpoint, SageMakerTransform):
+        loaded = replace(loaded, endpoint=replace(loaded.endpoint, stop_on_interrupt=True))
     if limit is not None:
         from corpusmill.cli.preview import preview
 
@@ -89,6 +98,8 @@ def run_job(job: Job, *, command: str, overwrite: bool, as_json: bool, quiet: bo
             if error.report is not None and as_json:
                 write_json(summary(error.report))
             if isinstance(error, InterruptedRunError):
+                if error.report is None and isinstance(job.endpoint, SageMakerTransform):
+                    raise
                 raise InterruptedRunError(_how_to_go_on(error.report, command)) from None
             raise
     if as_json:
@@ -103,11 +114,11 @@ class Stopper:
     def __init__(self, display: Display) -> None:
         """Speak through the display."""
         self._display = display
-        self._engine: Engine | None = None
+        self._engine: Stoppable | None = None
         self._asked = 0
 
-    def take(self, engine: Engine) -> None:
-        """Hear which engine runs."""
+    def take(self, engine: Stoppable) -> None:
+        """Hear what runs."""
         self._engine = engine
 
     def __call__(self, _number: int, _frame: FrameType | None) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, Field, ValidationError
 
 from corpusmill.endpoints import Capabilities, OpenAICompatible, SambaNova
+from corpusmill.endpoints.sagemaker import SageMakerEndpoint, SageMakerTransform
 from corpusmill.errors import JobError, UsageError
 from corpusmill.job.masking import masked
 from corpusmill.job.models import (
@@ -127,7 +128,7 @@ def build_job(document: Document, *, name: str, environment: Mapping[str, str]) 
         prompts = []
         for position, prompt in enumerate(model.prompts):
             places = ("prompts", position)
-            prompts.append(build_prompt(prompt))
+            prompts.append(build_prompt(prompt, wording=_wording_for(endpoint)))
         places = ("source",)
         source = _source(model.source)
         places = ("sink",)
@@ -188,11 +189,29 @@ def _endpoint(model: EndpointModel) -> Endpoint:
     fields = {
         key: value for key, value in plain(getattr(model, given[0]).model_dump()).items() if value is not None
     }
+    if given[0] == "sagemaker_transform" and "real_time" in fields:
+        fields["real_time"] = _sagemaker(fields["real_time"])
+    if given[0] == "sagemaker":
+        return _sagemaker(fields)
     if "capabilities" in fields:
         fields["capabilities"] = _capabilities(fields["capabilities"])
+    if given[0] == "sagemaker_transform":
+        return SageMakerTransform(**fields)
     if given[0] == "sambanova":
         return SambaNova(fields.pop("model"), **fields)
     return OpenAICompatible(fields.pop("base_url"), fields.pop("model"), **fields)
+
+
+def _sagemaker(values: Mapping[str, Any]) -> SageMakerEndpoint:
+    fields = {key: value for key, value in values.items() if value is not None}
+    if "capabilities" in fields:
+        fields["capabilities"] = _capabilities(fields["capabilities"])
+    return SageMakerEndpoint(**fields)
+
+
+def _wording_for(endpoint: Endpoint) -> str | None:
+    """Name the wording that a model on SageMaker is asked in, unless a prompt has one of its own; None: the usual."""
+    return "tildeopen" if isinstance(endpoint, SageMakerEndpoint | SageMakerTransform) else None
 
 
 def _capabilities(values: Mapping[str, Any]) -> Capabilities:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
+from corpusmill.job.sagemaker_models import SageMakerModel, SageMakerTransformModel
 from corpusmill.policy import DEFAULT_STORE, Mode
 
 _DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)\s*(ms|s|m|h|d))")
@@ -125,6 +126,8 @@ class EndpointModel(Model):
 
     openai_compatible: OpenAICompatibleModel | None = None
     sambanova: SambaNovaModel | None = None
+    sagemaker: SageMakerModel | None = None
+    sagemaker_transform: SageMakerTransformModel | None = None
 
 
 class StoreModel(Model):

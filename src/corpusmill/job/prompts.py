@@ -156,13 +156,15 @@ class PromptModel(Model):
     extract: ExtractModel | None = Field(None, description="typed data, by a JSON schema")
 
 
-def build_prompt(model: PromptModel) -> Prompt:
-    """Make the prompt that a model stands for."""
+def build_prompt(model: PromptModel, *, wording: str | None = None) -> Prompt:
+    """Make the prompt that a model stands for; `wording` is that of prompts that have one and do not say which."""
     given = [name for name in PromptModel.model_fields if getattr(model, name) is not None]
     if len(given) != 1:
         known = ", ".join(PromptModel.model_fields)
         raise UsageError(f"exactly one of {known} is needed; {' and '.join(given) or 'none'} is given")
     fields = plain(getattr(model, given[0]).model_dump(exclude_none=True))
+    if wording is not None and given[0] != "ask":
+        fields.setdefault("wording", wording)
     match given[0]:
         case "translate":
             from corpusmill.prompts.translate import Translate

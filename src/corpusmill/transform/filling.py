@@ -91,10 +91,10 @@ class Filler:
         self._endpoint = endpoint
         self._rows = rows
         self._member = member
-        self._aws = aws or Aws(endpoint)
+        self.aws = aws or Aws(endpoint)
         self._call = Patience(endpoint.patience_seconds, sleep=self._wait, clock=clock).call
-        self.records = Records(self._aws)
-        self._collector = collector(self._aws)
+        self.records = Records(self.aws)
+        self._collector = collector(self.aws)
         self._progress = progress or (lambda _: None)
         self._clock = clock
         self._begun = clock()
@@ -107,7 +107,7 @@ class Filler:
 
     def close(self) -> None:
         """Close the clients."""
-        self._aws.close()
+        self.aws.close()
 
     def fill(self) -> Filled:
         """Work until every row is answered, or known not to be answerable by a job."""
@@ -127,7 +127,9 @@ class Filler:
             self.filled.refused = plan.refused
             # The new job first: it is created before anybody waits for the others.
             jobs = [*([self._write_down(plan)] if plan.new else ()), *plan.awaited]
-        self.filled.jobs.extend(name for name in jobs if name not in self.filled.jobs)
+        for name in (*plan.touched, *jobs):
+            if name not in self.filled.jobs:
+                self.filled.jobs.append(name)
         return jobs
 
     def _plan(self, folder: Path) -> Plan:
@@ -148,7 +150,7 @@ class Filler:
         packed = []
         for spooled in plan.spool.shards:
             self._check_stopped()
-            self._call(self._aws.upload, f"jobs/{name}/input/{spooled.shard.name}.jsonl", str(spooled.lines))
+            self._call(self.aws.upload, f"jobs/{name}/input/{spooled.shard.name}.jsonl", str(spooled.lines))
             packed.append(spooled.keys.read_bytes())
             self._progress(
                 TransformProgress(
@@ -160,7 +162,7 @@ class Filler:
                     seconds=self._clock() - self._begun,
                 )
             )
-        self._call(self._aws.put, f"jobs/{name}/keys", b"".join(packed))
+        self._call(self.aws.put, f"jobs/{name}/keys", b"".join(packed))
         reach("transform.uploaded")
         job = JobPlan(
             name=name,
@@ -171,8 +173,8 @@ class Filler:
             request=job_request(
                 endpoint,
                 name,
-                source=self._aws.url(f"jobs/{name}/input/"),
-                target=self._aws.url(f"jobs/{name}/output/"),
+                source=self.aws.url(f"jobs/{name}/input/"),
+                target=self.aws.url(f"jobs/{name}/output/"),
             ),
         )
         self._call(self.records.write_plan, job)
@@ -225,7 +227,7 @@ class Filler:
 
     def look(self, plan: JobPlan) -> tuple[str, Collected]:
         """Look at a job once, take its outputs in, settle it if it has ended; "" is the status of none."""
-        described = self._call(self._aws.describe, plan.name)
+        described = self._call(self.aws.describe, plan.name)
         sofar = Collected()
         if described is None:
             return "", sofar
@@ -245,14 +247,23 @@ class Filler:
         self.filled.prompt_tokens += sofar.prompt_tokens - before[1]
         self.filled.completion_tokens += sofar.completion_tokens - before[2]
 
+    def create(self, plan: JobPlan) -> None:
+        """Create a job unless it is there."""
+        self._call(self.ensure, plan)
+
+    def reason(self, plan: JobPlan) -> str:
+        """Say why lines of a job have no answer, "" where all have or nobody knows yet."""
+        settled = self._call(self.records.settled, plan.name)
+        return settled.reason if settled is not None and settled.missing else ""
+
     def ensure(self, plan: JobPlan) -> dict[str, Any]:
         """Describe a job, and create it first if the service says that there is none of its name."""
-        described = self._aws.describe(plan.name)
+        described = self.aws.describe(plan.name)
         if described is None:
             reach("transform.creating")
-            self._aws.create(plan.request)
+            self.aws.create(plan.request)
             reach("transform.created")
-            described = self._aws.describe(plan.name)
+            described = self.aws.describe(plan.name)
             if described is None:
                 raise EndpointError(f"the transform job {plan.name} was created and cannot be found")
         return described
@@ -296,7 +307,7 @@ class Filler:
 
     def _leave(self, name: str) -> None:
         if self._endpoint.stop_on_interrupt:
-            self._aws.stop(name)
+            self.aws.stop(name)
             raise InterruptedRunError(
                 f"interrupted: the transform job {name} is told to stop; it stores nothing more"
             )

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from corpusmill.endpoints.sagemaker import SageMakerTransform
     from corpusmill.prompts.prompt import Rendered
     from corpusmill.rows.fit import Fit
-    from corpusmill.rows.render import Renderer
+    from corpusmill.rows.render import Asked, Renderer
     from corpusmill.store.protocol import Store
     from corpusmill.transform.records import OpenJob, Records
 
@@ -54,11 +54,13 @@ class Rows:
 class Plan:
     """What a look at all rows has found.
 
-    `awaited` are the names of open jobs that hold rows of this run, `refused` are rows that no job is asked for, by
-    their keys. `new` is False when there is nothing to send. `left` counts rows that are left to real time.
+    `awaited` are the names of open jobs that hold missing rows of this run, `touched` of those that hold any of its
+    rows. `refused` are rows that no job is asked for, by their keys. `new` tells whether there is anything to send.
+    `left` counts rows that are left to real time.
     """
 
     awaited: list[str]
+    touched: list[str]
     spool: Spool
     refused: dict[bytes, Refusal]
     rows: int = 0
@@ -77,6 +79,7 @@ class _Known:
     """What is known of keys: the number of a job to wait for, or below zero that of a group that failed."""
 
     numbers: KeyNumbers = field(default_factory=KeyNumbers)
+    holders: KeyNumbers = field(default_factory=KeyNumbers)
     groups: list[tuple[int, str]] = field(default_factory=list)
 
     def learn(self, number: int, job: OpenJob, packed: list[bytes], *, collected: bool) -> None:
@@ -91,6 +94,14 @@ class _Known:
             waits = number if settled is None or not collected else NEW
             for position, line in enumerate(read_keys(keys)):
                 self.numbers.put(line.key, -len(self.groups) if position in missing else waits)
+                self.holders.put(line.key, number)
+
+    def holding(self, asked: list[Asked]) -> set[int]:
+        """Give the numbers of the jobs that hold any of these requests."""
+        if not len(self.holders):
+            return set()
+        found = {self.holders.get(key) for prompt in asked for key in prompt.keys if key is not None}
+        return {number for number in found if number is not None}
 
 
 def plan_rows(
@@ -107,12 +118,15 @@ def plan_rows(
     for number, job in enumerate(jobs):
         known.learn(number, job, records.keys(job.plan), collected=job.plan.name in collected)
     spool = Spool(folder, rows=endpoint.shard_rows, size=endpoint.shard_bytes)
-    plan = Plan(awaited=[], spool=spool, refused={})
+    plan = Plan(awaited=[], touched=[], spool=spool, refused={})
     awaited: set[int] = set()
+    touched: set[int] = set()
     seen = SeenKeys()
     writer = _LineWriter(endpoint, rows.fit)
     for chunk in rows.chunks():
-        for renderer, key, rendered, ceiling, raised in _misses(rows, endpoint, chunk):
+        asked = [renderer.ask(chunk.batch) for renderer in rows.renderers]
+        touched |= known.holding(asked)
+        for renderer, key, rendered, ceiling, raised in _misses(rows, endpoint, asked):
             if not seen.add(key):
                 continue
             plan.rows += 1
@@ -139,14 +153,14 @@ def plan_rows(
         (line,) = read_keys(packed)
         plan.refused[line.key] = (FAILED, f"this row failed alone in a transform job: {reason}")
     plan.awaited = [jobs[number].plan.name for number in sorted(awaited)]
+    plan.touched = [jobs[number].plan.name for number in sorted(touched)]
     reach("transform.planned")
     return plan
 
 
 def _misses(
-    rows: Rows, endpoint: SageMakerTransform, chunk: Any
+    rows: Rows, endpoint: SageMakerTransform, asked: list[Asked]
 ) -> Iterable[tuple[Renderer, bytes, Rendered, int | None, bool]]:
-    asked = [renderer.ask(chunk.batch) for renderer in rows.renderers]
     wanted = list({key for prompt in asked for key in prompt.keys if key is not None})
     found = rows.store.get_many(wanted) if wanted else {}
     for renderer, prompt in zip(rows.renderers, asked, strict=True):

@@ -1,0 +1,90 @@
+"""`corpusmill transform`: the steps of a SageMaker transform job, one by one; `run` does them all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from corpusmill.cli.run import write_json
+from corpusmill.endpoints.sagemaker import SageMakerTransform
+from corpusmill.errors import UsageError
+from corpusmill.job import load_job
+from corpusmill.transform.steps import JobState, cancel, collect, states, submit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from corpusmill.job import Job
+
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output, nothing else.")
+_JOB = click.argument("job", type=click.Path(dir_okay=False))
+
+
+@click.group("transform", short_help="SageMaker transform jobs, step by step.")
+def transform_group() -> None:
+    """Submit, watch, take in and cancel the transform jobs of a job file.
+
+    `corpusmill run` does all of it; a run takes up whatever these commands have begun.
+    """
+
+
+@transform_group.command("submit")
+@_JOB
+@_JSON
+def submit_command(job: str, *, as_json: bool) -> None:
+    """Send the rows that have no answer yet; never a second time while a job holds them."""
+    _step(job, submit, as_json=as_json, nothing="nothing to send: every row is answered or refused")
+
+
+@transform_group.command("status")
+@_JOB
+@_JSON
+def status_command(job: str, *, as_json: bool) -> None:
+    """Say how the open jobs stand; reads and changes nothing else."""
+    _step(job, states, as_json=as_json, nothing="no open transform job")
+
+
+@transform_group.command("collect")
+@_JOB
+@_JSON
+def collect_command(job: str, *, as_json: bool) -> None:
+    """Take the outputs that are there into the store; `corpusmill run` then writes the sink."""
+    _step(job, collect, as_json=as_json, nothing="no open transform job")
+
+
+@transform_group.command("cancel")
+@_JOB
+@_JSON
+def cancel_command(job: str, *, as_json: bool) -> None:
+    """Stop the open jobs. The service stores nothing of a stopped job, so collect first what has come."""
+    _step(job, cancel, as_json=as_json, nothing="no open transform job")
+
+
+def _step(
+    path: str, step: Callable[[Job, SageMakerTransform], Sequence[JobState]], *, as_json: bool, nothing: str
+) -> None:
+    job = load_job(path)
+    if not isinstance(job.endpoint, SageMakerTransform):
+        raise UsageError(f"the endpoint of {path} is no sagemaker_transform, so there are no transform jobs")
+    found = step(job, job.endpoint)
+    if as_json:
+        write_json([_plain(state) for state in found])
+        return
+    for state in found:
+        click.echo(told(state))
+    if not found:
+        click.echo(nothing)
+
+
+def _plain(state: JobState) -> dict[str, Any]:
+    return {name: getattr(state, name) for name in state.__dataclass_fields__}
+
+
+def told(state: JobState) -> str:
+    """Say in one line how a transform job stands."""
+    answers = f", {state.answers:,} answers taken in" if state.answers else ""
+    reason = f" ({state.reason})" if state.reason else ""
+    status = state.status or "written down, not created"
+    shards = f"{state.shards_done:,} of {state.shards:,} shards done"
+    return f"{state.name}: {status}{reason}, {shards}, {state.rows:,} rows{answers}"

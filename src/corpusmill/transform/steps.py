@@ -1,0 +1,161 @@
+"""The steps of a transform job one by one, for the command line and for orchestrators.
+
+Each is a whole of its own and may run in another process or on another machine than the one before it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from corpusmill.plan import make_plan, throwaway_key
+from corpusmill.store import open_store
+from corpusmill.tables import check_storable, open_sink, open_source
+from corpusmill.transform.aws import Aws
+from corpusmill.transform.collecting import Collector
+from corpusmill.transform.filling import Filler
+from corpusmill.transform.records import Records
+from corpusmill.transform.running import Filling, open_filler
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from corpusmill.endpoints.sagemaker import SageMakerTransform
+    from corpusmill.prompts.prompt import Prompt
+    from corpusmill.tables import SinkSpec, SourceSpec
+    from corpusmill.transform.collecting import Collected
+    from corpusmill.transform.records import JobPlan
+
+
+class Steps(Protocol):
+    """What a step needs of a job: its rows, its prompts, and its store."""
+
+    @property
+    def source(self) -> SourceSpec: ...  # noqa: D102
+    @property
+    def sink(self) -> SinkSpec: ...  # noqa: D102
+    @property
+    def prompts(self) -> Sequence[Prompt]: ...  # noqa: D102
+    @property
+    def store(self) -> str: ...  # noqa: D102
+    @property
+    def telemetry(self) -> bool: ...  # noqa: D102
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobState:
+    """How a transform job stands: `status` is the service's word, "" before it is created; `answers` were taken in."""
+
+    name: str
+    status: str
+    reason: str
+    shards: int
+    shards_done: int
+    rows: int
+    answers: int = 0
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more will come of it."""
+        return self.status in {"Completed", "Failed", "Stopped"}
+
+
+def submit(job: Steps, endpoint: SageMakerTransform) -> list[JobState]:
+    """Send the rows that have no answer and are in no job; give the jobs that hold rows of this one, created."""
+    source = open_source(job.source)
+    sink = open_sink(job.sink)
+    plan = make_plan(
+        schema=source.schema,
+        prompts=job.prompts,
+        endpoint=endpoint,
+        kept=sink.spec.columns,
+        telemetry=job.telemetry,
+        source=source,
+        sink=sink.spec,
+    )
+    check_storable(plan.schema)
+    with contextlib.closing(open_store(job.store)) as store:
+        filling = Filling(chunks=source.chunks, prompts=job.prompts, store=store, run_key=plan.run_key)
+        with open_filler(endpoint, filling) as filler:
+            names = filler.prepare()
+            found = []
+            for name in names:
+                written = filler.records.plan(name)
+                if written is None:
+                    continue
+                if filler.records.settled(name) is None:
+                    filler.create(written)
+                found.append(_state(filler.aws, filler.records, written))
+    return found
+
+
+def states(job: Steps, endpoint: SageMakerTransform) -> list[JobState]:  # noqa: ARG001 - steps are called alike
+    """Say how the open jobs of this model under the prefix stand."""
+    with _records(endpoint) as (aws, records):
+        return [_state(aws, records, found.plan) for found in records.open_jobs(endpoint.identity)]
+
+
+def cancel(job: Steps, endpoint: SageMakerTransform) -> list[JobState]:  # noqa: ARG001 - steps are called alike
+    """Stop the open jobs that are at work, and give all open ones; what was never created is taken back."""
+    with _records(endpoint) as (aws, records):
+        found = []
+        for opened in records.open_jobs(endpoint.identity):
+            if opened.settled is not None:
+                continue
+            if aws.describe(opened.plan.name) is None:
+                records.close(opened.plan.name)
+            else:
+                aws.stop(opened.plan.name)
+            found.append(_state(aws, records, opened.plan))
+        return found
+
+
+def collect(job: Steps, endpoint: SageMakerTransform) -> list[JobState]:
+    """Take what the open jobs have written into the store; give how they stand."""
+    with contextlib.closing(open_store(job.store)) as store:
+        member = store.join(throwaway_key(), label=endpoint.identity)
+        filler = Filler(endpoint, None, member, collector=lambda aws: Collector(endpoint, aws, store, member))
+        with contextlib.closing(filler):
+            found = []
+            for opened in filler.records.open_jobs(endpoint.identity):
+                status, sofar = filler.look(opened.plan)
+                found.append(_told(opened.plan, status, filler.reason(opened.plan), sofar))
+                if status == "Stopped":
+                    filler.records.close(opened.plan.name)
+        store.leave(member.owner)
+    return found
+
+
+@contextlib.contextmanager
+def _records(endpoint: SageMakerTransform) -> Iterator[tuple[Aws, Records]]:
+    with contextlib.closing(Aws(endpoint)) as aws:
+        yield aws, Records(aws)
+
+
+def _state(aws: Aws, records: Records, plan: JobPlan) -> JobState:
+    described = aws.describe(plan.name) or {}
+    settled = records.settled(plan.name)
+    wanted = {f"{shard.name}.jsonl.out" for shard in plan.shards}
+    written = {name.rpartition("/")[2] for name, _ in aws.list(f"jobs/{plan.name}/output/")}
+    reason = settled.reason if settled is not None and settled.missing else described.get("FailureReason")
+    return JobState(
+        name=plan.name,
+        status=str(described.get("TransformJobStatus") or ""),
+        reason=str(reason or ""),
+        shards=len(plan.shards),
+        shards_done=len(wanted & written),
+        rows=plan.rows,
+    )
+
+
+def _told(plan: JobPlan, status: str, reason: str, sofar: Collected) -> JobState:
+    return JobState(
+        name=plan.name,
+        status=status,
+        reason=reason,
+        shards=len(plan.shards),
+        shards_done=len(sofar.missing),
+        rows=plan.rows,
+        answers=sofar.answers,
+    )
