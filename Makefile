@@ -10,16 +10,22 @@ BIN := .venv/bin
 READY := .venv/.synced
 
 # Folders that hold Python files; the linters refuse to be sent to one that holds none.
-CHECKED := src tests assets/src $(foreach folder,examples benchmarks,$(if $(wildcard $(folder)/*.py),$(folder)))
+CHECKED := src tests dags assets/src $(foreach folder,examples benchmarks,$(if $(wildcard $(folder)/*.py),$(folder)))
 
-.PHONY: help test lint format demo bench coverage
+.PHONY: help test test-airflow test-celery lint format demo bench coverage
 .DEFAULT_GOAL := help
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 test: $(READY) ## all tests, offline; those that need a missing system package are skipped
 	$(BIN)/python -m pytest
+
+test-airflow: $(READY) ## a real Airflow: kills, restarts, a browser; takes minutes
+	CORPUSMILL_AIRFLOW_STACK=1 $(BIN)/python -m pytest tests/airflow/test_stack.py
+
+test-celery: $(READY) ## Airflow with Celery workers that share no disk; needs redis-server
+	CORPUSMILL_AIRFLOW_CELERY=1 $(BIN)/python -m pytest tests/airflow/test_celery.py
 
 lint: $(READY) ## style, formatting, types, rules of import
 	$(BIN)/ruff check $(CHECKED)

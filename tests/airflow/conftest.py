@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import ModuleType
 
+# The script that starts a real Airflow is imported from the root of the project, whatever started pytest.
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
 # Airflow reads its configuration when it is imported, and test files import it.
 HOME = Path(tempfile.mkdtemp(prefix="corpusmill-airflow-"))
 DAGS = HOME / "dags"

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from typing import Any
 
 LIGHT = """
 import json, sys
@@ -61,13 +62,13 @@ def test_airflow_finds_hooks_links_decorator_fields_and_plugin() -> None:
     from airflow.providers_manager import ProvidersManager
     from airflow.sdk.providers_manager_runtime import ProvidersManagerTaskRuntime
 
-    manager = ProvidersManager()
+    manager: Any = ProvidersManager()  # type: ignore[no-untyped-call] # Airflow's is not annotated
     fields = manager.connection_form_widgets
     assert fields["extra__sambanova__model"].field_name == "model"
     assert fields["extra__openai_compatible__headers"].is_sensitive
     assert manager.field_behaviours["sambanova"]["relabeling"]["password"] == "API key"
     assert "corpusmill.airflow.link.ReportLink" in manager.extra_links_class_names
-    runtime = ProvidersManagerTaskRuntime()
+    runtime: Any = ProvidersManagerTaskRuntime()  # type: ignore[no-untyped-call]
     hooks = runtime.hooks
     for name in ("sambanova", "openai_compatible"):
         hook = hooks[name]
