@@ -142,12 +142,12 @@ class NotACompletionError(ValueError):
     """A body that claims to be an answer and is none; the text says what it is instead."""
 
 
-class _Message(msgspec.Struct):
+class _Message(msgspec.Struct, gc=False):
     content: str | None = None
     reasoning: str | None = None
 
 
-class _Choice(msgspec.Struct):
+class _Choice(msgspec.Struct, gc=False):
     message: _Message
     finish_reason: str | None = None
 
@@ -155,12 +155,12 @@ class _Choice(msgspec.Struct):
 _Count = Annotated[int, msgspec.Meta(ge=0, le=MOST_TOKENS)]
 
 
-class _Usage(msgspec.Struct):
+class _Usage(msgspec.Struct, gc=False):
     prompt_tokens: _Count | None = None
     completion_tokens: _Count | None = None
 
 
-class _Body(msgspec.Struct):
+class _Body(msgspec.Struct, gc=False):
     choices: list[_Choice]
     model: str | None = None
     usage: _Usage | None = None

@@ -85,10 +85,9 @@ class Binder:
     def _fill(self, chunk: OpenChunk, position: int, prompt: Prompt) -> Filling:
         filling = Filling(prompt, self._telemetry)
         asked, answers = chunk.asked[position], chunk.answers[position]
-        account, wants = self._ledger.prompts[position], self._ledger.wants
         for row, (key, values, answer) in enumerate(zip(asked.keys, asked.values, answers, strict=True)):
             if key is None:
-                outcome, value = _not_asked(asked.unaskable.get(row)), None
+                filling.add(_not_asked(asked.unaskable.get(row)), None, None)
             elif answer is None:
                 raise AssertionError(f"row {chunk.first_row + row} was bound before its answer came")
             else:
@@ -97,14 +96,24 @@ class Binder:
                 outcome, value = judge(
                     prompt, values, answer, key, messages=rendered.messages, cleaned=row in asked.cleaned
                 )
-            outcome = filling.add(outcome, value, answer.completion if answer else None)
-            if outcome.error is not None:
-                account.errors[(answer.kind if answer else None) or outcome.status] += 1
-                self._failed(chunk.first_row + row, prompt.into, outcome)
-            if wants(prompt.into, outcome):
-                self._ledger.show(_sample(chunk.first_row + row, prompt, values, outcome, value), outcome)
-        account.add(filling.outcomes)
+                filling.add(outcome, value, answer.completion)
+        quiet = self._ledger.prompts[position].add(filling.outcomes)
+        if not quiet or self._ledger.has_room(prompt.into):
+            self._note(chunk, position, prompt, filling)
         return filling
+
+    def _note(self, chunk: OpenChunk, position: int, prompt: Prompt, filling: Filling) -> None:
+        """Log the rows that failed, and show those that the report wants."""
+        ledger, asked, answers = self._ledger, chunk.asked[position], chunk.answers[position]
+        errors = ledger.prompts[position].errors
+        for row, outcome in enumerate(filling.outcomes):
+            if outcome.error is not None:
+                answer = answers[row]
+                errors[(answer.kind if answer else None) or outcome.status] += 1
+                self._failed(chunk.first_row + row, prompt.into, outcome)
+            if ledger.wants(prompt.into, outcome):
+                values, value = asked.values[row], filling.values[row]
+                ledger.show(_sample(chunk.first_row + row, prompt, values, outcome, value), outcome)
 
 
 _SKIPPED = Outcome(status="skipped", origin="skipped")

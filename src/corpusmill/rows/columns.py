@@ -126,13 +126,13 @@ def outcome_array(outcomes: Sequence[Outcome], *, telemetry: bool) -> pa.StructA
     """Build the outcome column."""
     children: list[pa.Array[Any]] = [
         pa.array([outcome.status for outcome in outcomes], pa.string()),
-        pa.array([outcome.error for outcome in outcomes], pa.string()),
+        _texts([outcome.error for outcome in outcomes]),
         pa.array([outcome.finish_reason for outcome in outcomes], pa.string()),
         pa.array([outcome.model for outcome in outcomes], pa.string()),
         pa.array([outcome.request_key for outcome in outcomes], pa.string()),
         pa.array([outcome.prompt_tokens for outcome in outcomes], pa.int64()),
         pa.array([outcome.completion_tokens for outcome in outcomes], pa.int64()),
-        pa.array([outcome.notes for outcome in outcomes], pa.list_(pa.string())),
+        _lists([outcome.notes for outcome in outcomes]),
     ]
     if telemetry:
         children += [
@@ -142,6 +142,21 @@ def outcome_array(outcomes: Sequence[Outcome], *, telemetry: bool) -> pa.StructA
             pa.array([outcome.request_id for outcome in outcomes], pa.string()),
         ]
     return pa.StructArray.from_arrays(children, fields=list(outcome_type(telemetry=telemetry)))
+
+
+def _texts(texts: Sequence[str | None]) -> pa.Array[Any]:
+    """Build a column of texts that is usually without any."""
+    if texts.count(None) == len(texts):
+        return pa.nulls(len(texts), pa.string())
+    return pa.array(texts, pa.string())
+
+
+def _lists(lists: Sequence[tuple[str, ...]]) -> pa.Array[Any]:
+    """Build a column of lists that usually are all empty."""
+    if lists.count(()) == len(lists):
+        offsets = pa.repeat(pa.scalar(0, pa.int32()), len(lists) + 1)
+        return pa.ListArray.from_arrays(offsets, pa.array([], pa.string()))
+    return pa.array(lists, pa.list_(pa.string()))
 
 
 def _fit(value: Any, wanted: pa.DataType) -> Any:
