@@ -37,9 +37,11 @@ def is_prompt_cut(
     if prompt_tokens is None:
         return False
     least = max(LONG_ENOUGH, MOST_PER_TOKEN * prompt_tokens)
-    # Nearly every row ends here.
-    if sum([len(value) if isinstance(value, str) else least for value in values if value]) < least:
-        return False
+    size = 0
+    for value in values:
+        size += len(value) if isinstance(value, str) else least if value else 0
+    if size < least:
+        return False  # as nearly every row
     return characters(messages) >= least and characters(_without_runs(messages)) >= least
 
 

@@ -73,14 +73,15 @@ class Renderer:
         """Make the requests of a batch; a row of which none can be made fails, and no other."""
         asked = self._read(batch)
         unreadable = frozenset(asked.unaskable)
-        render, key_of = self.prompt.render, self._shared.key
+        render, key_of, check = self.prompt.render, self._shared.key, self._check is not None
+        add_key, add_rendered = asked.keys.append, asked.rendered.append
         for row, row_values in enumerate(asked.values):
             made: Rendered | Unaskable | None = None
             key: bytes | None = None
             try:
                 if row not in unreadable:
                     made = render(row_values)
-                    if self._check is not None and type(made) is Rendered:
+                    if check and type(made) is Rendered:
                         made = self._checked(made)
                 if type(made) is Rendered:
                     if made.parameters is None:
@@ -90,13 +91,13 @@ class Renderer:
             except _OF_THE_ROW as error:
                 made = Unaskable(reason=_why(error))
             if type(made) is Rendered:
-                asked.keys.append(key)
-                asked.rendered.append(made)
+                add_key(key)
+                add_rendered(made)
                 continue
             if type(made) is Unaskable:
                 asked.unaskable[row] = clean_text(made.reason)
-            asked.keys.append(None)
-            asked.rendered.append(None)
+            add_key(None)
+            add_rendered(None)
         return asked
 
     def _read(self, batch: pa.RecordBatch) -> Asked:
