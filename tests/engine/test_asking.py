@@ -11,8 +11,8 @@ import httpx
 import pyarrow as pa
 import pytest
 
-from corpusmill import Ask, Limits, OpenAICompatible, RetryPolicy, SambaNova, enrich, read
-from corpusmill.errors import BrokenEndpointError, EndpointDownError, UsageError
+from corpusmill import Ask, FailurePolicy, Limits, OpenAICompatible, RetryPolicy, SambaNova, enrich, read
+from corpusmill.errors import BrokenEndpointError, EndpointDownError, StoreError, UsageError
 from corpusmill.testing import FakeEndpoint, Latency
 
 if TYPE_CHECKING:
@@ -159,3 +159,56 @@ def test_answers_that_are_all_cut_end_the_run_unless_the_user_capped_them(
                 attempt()
         else:
             assert attempt().outcomes == {"truncated": len(ROWS)}
+
+
+def test_a_server_that_only_says_that_it_is_there_fails_its_row_at_the_deadline(tmp_path: Path) -> None:
+    """Keep-alive comments satisfy every time-out between bytes; the row's deadline ends the attempt all the same."""
+
+    class Drip(httpx.AsyncByteStream):
+        async def __aiter__(self):  # type: ignore[no-untyped-def] # noqa: ANN204 - httpx's shape
+            while True:
+                yield b": still here\n\n"
+                await asyncio.sleep(0.05)
+
+    async def answer(_request: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, headers={"content-type": "text/event-stream"}, stream=Drip())
+
+    report = enrich(
+        ROWS.slice(0, 2),
+        tmp_path / "out",
+        Ask("{text}", into="out"),
+        endpoint=OpenAICompatible("http://127.0.0.1:9/v1", "any", stream=True),
+        store=f"sqlite:///{tmp_path / 'store.db'}",
+        retry=RetryPolicy(deadline=0.4),
+        failures=FailurePolicy(max_failed=1.0),
+        transport=httpx.MockTransport(answer),
+    )
+    assert report.outcomes == {"failed": 2}
+    (row, _) = read(tmp_path / "out").to_table().to_pylist()
+    assert "deadline of 0.4 s" in row["out_outcome"]["error"]
+
+
+def test_a_store_that_is_taken_away_in_mid_run_ends_the_run(tmp_path: Path) -> None:
+    """What is written to a file without a name is gone at the end, and every answer would be bought again."""
+    store = tmp_path / "store.db"
+
+    def take_away() -> None:
+        while not store.exists() or endpoint.stats(details=False).computed < 20:
+            time.sleep(0.01)
+        store.unlink()
+
+    table = pa.table({"text": [f"row {number}" for number in range(400)]})
+    with FakeEndpoint(latency=Latency(mean=0.02)) as endpoint:
+        thread = threading.Thread(target=take_away)
+        thread.start()
+        with pytest.raises(StoreError, match="was removed or replaced while it was in use"):
+            enrich(
+                table,
+                tmp_path / "out",
+                Ask("{text}", into="out"),
+                endpoint=OpenAICompatible(endpoint.base_url, "any"),
+                store=f"sqlite:///{store}",
+                limits=Limits(concurrency=8),
+            )
+        thread.join()
+        assert endpoint.stats().computed < 400
