@@ -1,7 +1,4 @@
-"""A run worker of its own: materialises the asset of a job file in an instance that outlives it.
-
-Called with the job file and the folder of the instance; prints the numbers of the materialisation as JSON.
-"""
+"""A run worker of its own: materialises the asset of the job file that it is called with, and prints its numbers."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ import dagster as dg  # noqa: E402
 from corpusmill.dagster import enriched_asset  # noqa: E402
 
 definitions = enriched_asset("translated", sys.argv[1])
-with dg.DagsterInstance.local_temp(sys.argv[2]) as instance:
+with dg.DagsterInstance.ephemeral() as instance:
     result = definitions.resolve_implicit_global_asset_job_def().execute_in_process(instance=instance)
     (event,) = result.get_asset_materialization_events()
     print(  # noqa: T201 - this is what the test reads

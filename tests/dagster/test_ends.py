@@ -31,7 +31,7 @@ def start(folder: Path, job: dict[str, Any], **environment: str) -> subprocess.P
     path = folder / "job.json"
     path.write_text(json.dumps(job), "utf-8")
     return subprocess.Popen(
-        [sys.executable, str(WORKER), str(path), str(folder)],
+        [sys.executable, str(WORKER), str(path)],
         env={**os.environ, **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
