@@ -1,10 +1,10 @@
 """Measure what the README states: speed, memory, descriptors.
 
-    python -m benchmarks.run [--only live replay] [--quick] [--full]
+    python -m benchmarks.run [--only live replay] [--quick [--write]] [--full]
 
 Prints a table and writes `benchmarks/results.json`, from which `docs/figures.py` takes the figures of the README and
-of `docs/performance.md`. With `--only` the other results stay as they are; `--quick` writes nothing. Takes about eight
-minutes, and wants a machine that does nothing else.
+of `docs/performance.md`. With `--only` the other results stay as they are; `--quick` writes nothing unless it is told
+to. Takes about eight minutes, and wants a machine that does nothing else.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ def main() -> None:
     parser.add_argument(
         "--quick", action="store_true", help="little work and rough figures, to see that all works"
     )
+    parser.add_argument("--write", action="store_true", help="write rough figures too; they are called so")
     parser.add_argument("--full", action="store_true", help="for memory: ask each of a million rows")
     options = parser.parse_args()
     before: dict[str, Any] = json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else {}
@@ -56,13 +57,13 @@ def main() -> None:
         for name in options.only:
             taken, started = stamp(), time.perf_counter()
             figures = MEASUREMENTS[name](bench)
-            results["figures"][name] = {**taken, **figures}
+            results["figures"][name] = {**taken, "rough": options.quick, **figures}
             print(
                 f"\n{name} ({time.perf_counter() - started:.0f} s, load before {taken['load']})", flush=True
             )
             for label, value, target in lines(name, figures):
                 print(f"  {label:62}{value:>18}   {target}", flush=True)
-            if not options.quick:
+            if options.write or not options.quick:
                 RESULTS.write_text(json.dumps(results, indent=1) + "\n", "utf-8")
 
 

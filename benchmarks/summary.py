@@ -24,7 +24,7 @@ def _live(found: Mapping[str, Any]) -> list[Line]:
             "at least 3,000",
         ),
         ("processor time, all threads", f"{found['cpu_us_per_row']:,.0f} µs/row", ""),
-        ("beside AsyncOpenAI and gather", f"{found['times_sdk']:.1f} times", "at least 6"),
+        ("live, beside AsyncOpenAI and gather", f"{found['times_sdk']:.1f} times", "at least 6"),
         ("AsyncOpenAI and gather, no store", f"{found['sdk_rows_per_second']:,.0f} rows/s", ""),
         ("AsyncOpenAI, processor time", f"{found['sdk_cpu_us_per_row']:,.0f} µs/row", ""),
         ("beside the bare transport", f"{found['share_of_bare']:.0%}", ""),
@@ -78,7 +78,7 @@ def _memory(found: Mapping[str, Any]) -> list[Line]:
     return [
         (f"peak memory at {found['rows'][0]:,} rows", f"{small / 1e6:.0f} MB", "under 400 MB"),
         (f"peak memory at {found['rows'][1]:,} rows", f"{large / 1e6:.0f} MB", "under 400 MB"),
-        ("ratio", f"{found['ratio']:.2f}", "at most 1.1"),
+        ("peak memory, the second over the first", f"{found['ratio']:.2f}", "at most 1.1"),
         ("after the imports", f"{found['imported_bytes'] / 1e6:.0f} MB", ""),
     ]
 
@@ -87,7 +87,7 @@ def _descriptors(found: Mapping[str, Any]) -> list[Line]:
     return [
         (f"descriptors in the first half of {found['calls']:,} calls", f"{found['first_half']}", ""),
         ("descriptors in the second half", f"{found['second_half']}", "no more"),
-        ("left open", f"{found['left_open']}", "0"),
+        ("descriptors left open", f"{found['left_open']}", "0"),
     ]
 
 

@@ -128,8 +128,10 @@ def origin(results: Mapping[str, Any]) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in results["versions"].items())
     dates = sorted({figures["date"].partition(" ")[0] for figures in results["figures"].values()})
     loads = max(figures["load"] for figures in results["figures"].values())
+    rough = any(figures["rough"] for figures in results["figures"].values())
+    how = "Roughly measured, by `python -m benchmarks.run --quick`," if rough else "Measured by `make bench`"
     return (
-        f"Measured by `make bench` on {' and '.join(dates)}: {machine['cores']} cores of {machine['processor']}, "
+        f"{how} on {' and '.join(dates)}: {machine['cores']} cores of {machine['processor']}, "
         f"{machine['memory_bytes'] / 2**30:.0f} GiB, {machine['system']}; {versions}. The machine's load before a "
         f"measurement was at most {loads:.1f}."
     )
