@@ -325,3 +325,14 @@ def test_a_quota_that_resets_soon_is_waited_for_and_one_that_resets_later_fails(
     assert verdict_on(ComeBackLaterError("used up"), now=now, waits=0).resets_at is None
     assert not verdict_on(AuthenticationError("no"), now=now, waits=0).again
     assert verdict_on(EndpointDownError("down"), now=now, waits=0).again
+
+
+def test_lineage_knows_columns_that_are_not_kept_and_names_with_dots(
+    job: dict[str, Any], runs: Runs, corpus: Path
+) -> None:
+    """A prompt may read a field of a struct, or a column that the output leaves out; the source names both."""
+    pq.write_table(pa.table({"doc": [{"body": "one"}], "title.short": ["two"], "id": [1]}), corpus)
+    job["sink"] = {"path": job["sink"], "columns": ["id"]}
+    job["prompts"] = [{"ask": {"template": "{doc.body} {title.short}", "into": "topic"}}]
+    lineage = runs.told(runs.materialise(enriched_asset("asked", job)), "asked")["dagster/column_lineage"]
+    assert {dep.column_name for dep in lineage.deps_by_column["topic"]} == {"doc", "title.short"}

@@ -20,7 +20,7 @@ from corpusmill.dagster.partitions import keys_of
 from corpusmill.dagster.quality import judged, schema_differences, tally
 from corpusmill.errors import CorpusmillError
 from corpusmill.run import enrich
-from corpusmill.tables import open_sink, read
+from corpusmill.tables import open_sink, open_source, read
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -182,19 +182,23 @@ class Execution:
             "; nothing has changed, so nothing was done" if report.skipped_run else "",
         )
         dataset = read(job.sink.path, partition=job.sink.partition)
+        source_columns = open_source(job.source).schema.names
         return Finished(
             metadata=materialisation_metadata(
                 report,
                 job=job,
                 sink=sink,
                 dataset=dataset,
+                source_columns=source_columns,
                 source_key=self.source_key,
                 partitioned=partition is not None,
                 preview_rows=self.preview_rows,
             ),
             version=data_version(manifest),
             tallies=tally(dataset, job.prompts) if self.rules else [],
-            differences=schema_differences(job, dataset.schema) if "schema" in self.rules else [],
+            differences=schema_differences(job, source_columns, dataset.schema)
+            if "schema" in self.rules
+            else [],
         )
 
     def _is_own(self, partition: str | None, manifest: Manifest | None) -> bool:

@@ -35,12 +35,13 @@ def materialisation_metadata(
     job: Job,
     sink: Sink,
     dataset: pads.Dataset,
+    source_columns: Sequence[str],
     source_key: dg.AssetKey,
     partitioned: bool,
     preview_rows: int,
 ) -> dict[str, Any]:
     """Give the metadata of one materialisation."""
-    origins = lineage_of(job, dataset.schema)
+    origins = lineage_of(job, dataset.schema, source_columns)
     shown = sink.layout.target.path if sink.layout.target.local else sink.shown
     made: dict[str, Any] = {
         "dagster/column_schema": table_schema(dataset.schema, origins),
@@ -104,8 +105,8 @@ def data_version(manifest: Manifest) -> dg.DataVersion:
     return dg.DataVersion(digest(canonical(content)).hex())
 
 
-def lineage_of(job: Job, schema: pa.Schema) -> tuple[ColumnOrigin, ...]:
-    """Give the origin of each column of an output."""
+def lineage_of(job: Job, schema: pa.Schema, source_columns: Sequence[str]) -> tuple[ColumnOrigin, ...]:
+    """Give the origin of each column of an output; a column that a prompt reads need not be kept in it."""
     from corpusmill.lineage.columns import column_lineage
     from corpusmill.rows.columns import new_fields
 
@@ -115,8 +116,7 @@ def lineage_of(job: Job, schema: pa.Schema) -> tuple[ColumnOrigin, ...]:
     ]
     new = {name for _, names in added for name in names}
     kept = [name for name in schema.names if name not in new]
-    # A column that a prompt reads need not be kept; a dotted path is one name only where a column is called so.
-    return column_lineage(kept, added, source=kept)
+    return column_lineage(kept, added, source=source_columns)
 
 
 def table_schema(schema: pa.Schema, origins: Sequence[ColumnOrigin]) -> dg.TableSchema:

@@ -215,13 +215,11 @@ def judged(
     return results
 
 
-def schema_differences(job: Job, found: pa.Schema) -> list[str]:
+def schema_differences(job: Job, source_columns: Sequence[str], found: pa.Schema) -> list[str]:
     """Say how an output's schema differs from what its source and prompts make of it; nothing when it does not."""
     from corpusmill.rows.columns import new_fields
-    from corpusmill.tables import open_source
 
-    source = open_source(job.source).schema
-    kept = [name for name in source.names if job.sink.columns is None or name in job.sink.columns]
+    kept = [name for name in source_columns if job.sink.columns is None or name in job.sink.columns]
     expected = dict.fromkeys(kept)
     added = {
         field.name: field.type

@@ -43,7 +43,9 @@ def column_lineage(
     for prompt, columns in added:
         inputs = tuple(dict.fromkeys(top_level(wanted.path, source) for wanted in prompt.inputs))
         origins.extend(
-            ColumnOrigin(column=name, inputs=inputs, prompt=kind_of(prompt), fingerprint=fingerprint_of(prompt))
+            ColumnOrigin(
+                column=name, inputs=inputs, prompt=kind_of(prompt), fingerprint=fingerprint_of(prompt)
+            )
             for name in columns
         )
     return tuple(origins)
