@@ -37,6 +37,9 @@ class RetryPolicy:
             raise UsageError(f"retry.attempts is {self.attempts}; it must be at least 1")
         if not self.deadline > 0:
             raise UsageError(f"retry.deadline is {self.deadline} s; it must be more than 0")
+        for name in ("backoff", "backoff_max"):
+            if not getattr(self, name) >= 0:
+                raise UsageError(f"retry.{name} is {getattr(self, name)} s; it must be 0 or more")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,7 +34,9 @@ from corpusmill.policy import DEFAULT_STORE, Budget, FailurePolicy, Limits, Retr
 from corpusmill.tables import SinkSpec, SourceSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
+
+    from pydantic_core import ErrorDetails
 
     from corpusmill.endpoints import Endpoint
     from corpusmill.outcome import Status
@@ -138,6 +140,10 @@ def build_job(document: Document, *, name: str, environment: Mapping[str, str]) 
             max_failed=model.failures.max_failed,
             statuses=tuple(model.failures.statuses),  # type: ignore[arg-type]
         )
+        places = ("limits",)
+        limits = Limits(**model.limits.model_dump())
+        places = ("retry",)
+        retry = RetryPolicy(**model.retry.model_dump())
     except UsageError as error:
         line = document.line(places)
         where = f"{name}:{line}" if line else name
@@ -151,8 +157,8 @@ def build_job(document: Document, *, name: str, environment: Mapping[str, str]) 
         store=store.url,
         mode=store.mode,
         refresh=None if store.refresh is None else tuple(store.refresh),
-        limits=Limits(**model.limits.model_dump()),
-        retry=RetryPolicy(**model.retry.model_dump()),
+        limits=limits,
+        retry=retry,
         failures=failures,
         budget=None if model.budget is None else Budget(**model.budget.model_dump()),
         prices=None if model.prices is None else (model.prices.prompt, model.prices.completion),
@@ -185,7 +191,7 @@ def _endpoint(model: EndpointModel) -> Endpoint:
     given = [name for name in type(model).model_fields if getattr(model, name) is not None]
     if len(given) != 1:
         known = ", ".join(type(model).model_fields)
-        raise UsageError(f"exactly one of {known} is needed; {' and '.join(given) or 'none'} is given")
+        raise UsageError(f"exactly one of {known} is needed; given: {' and '.join(given) or 'none'}")
     fields = {
         key: value for key, value in plain(getattr(model, given[0]).model_dump()).items() if value is not None
     }
@@ -256,52 +262,63 @@ def _fill(value: Any, place: Place, document: Document, name: str, environment: 
 
 def _explain(error: ValidationError, document: Document, name: str) -> str:
     """Write one line for each thing that is wrong, without the values, which may be secrets."""
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    placed = [(_place(each["loc"], each["type"], document.values), each) for each in found]
     lines = []
-    for found in error.errors(include_url=False, include_context=False):
-        place = _place(found["loc"], document.values)
+    for place, each in placed:
+        kinds = {
+            _KINDS[other["type"]] for where, other in placed if where == place and other["type"] in _KINDS
+        }
+        inside = any(where[: len(place)] == place and where != place for where, _ in placed)
+        if each["type"] in _KINDS and inside:
+            continue  # of a field that may be a text or a mapping: what is wrong inside the mapping says more
         line = document.line(place)
         where = f"{name}:{line}" if line else name
-        path = ".".join(str(step) for step in place)
-        key = str(found["loc"][-1])
-        around = place[:-1] if place and place[-1] == key else place
-        if found["type"] == "extra_forbidden":
-            known = _keys_at(found["loc"][:-1])
-            lines.append(f"{where}: the key {key!r} is not known{_in(around)}{nearest(key, known)}")
-        elif found["type"] == "missing":
-            lines.append(f"{where}: the key {key!r} is missing{_in(around)}")
-        else:
-            message = found["msg"][0].lower() + found["msg"][1:]
-            lines.append(f"{where}: {path or 'the job'}: {message}")
-    return "\n".join(_without_alternatives(lines))
+        lines.append(f"{where}: {_complaint(place, each, kinds)}")
+    return "\n".join(dict.fromkeys(lines))
 
 
-def _in(place: Place) -> str:
-    return f" in {'.'.join(str(step) for step in place)}" if place else ""
+_KINDS = {
+    "string_type": "a text",
+    "list_type": "a list",
+    "tuple_type": "a list",
+    "model_type": "a mapping",
+    "dict_type": "a mapping",
+}
+"""What a value must be that is of another kind altogether."""
 
 
-def _without_alternatives(lines: list[str]) -> list[str]:
-    # A field that may be a text or a mapping is refused once for each; the report of the mapping says more.
-    kept = []
-    for line in dict.fromkeys(lines):
-        where = line.split(": ")[0]
-        if line.endswith("input should be a valid string") and any(
-            other != line and other.split(": ")[0].startswith(where.rpartition(":")[0]) for other in lines
-        ):
-            continue
-        kept.append(line)
-    return kept
+def _complaint(place: Place, found: ErrorDetails, kinds: Collection[str]) -> str:
+    around, path = _path(place[:-1]), _path(place) or "the job"
+    key = found["loc"][-1]
+    within = f" in {around}" if around else ""
+    if found["type"] == "extra_forbidden":
+        return f"the key {key!r} is not known{within}{nearest(str(key), _keys_at(found['loc'][:-1]))}"
+    if found["type"] == "missing":
+        if isinstance(key, int):
+            return f"{around} needs more than {key} value{'s' if key != 1 else ''}"
+        return f"the key {key!r} is missing{within}"
+    if found["type"] in _KINDS:
+        return (
+            f"{path} must be {' or '.join(kind for kind in dict.fromkeys(_KINDS.values()) if kind in kinds)}"
+        )
+    return f"{path}: {found['msg'][0].lower()}{found['msg'][1:]}"
 
 
-def _place(loc: tuple[int | str, ...], values: Any) -> Place:
+def _path(place: Place) -> str:
+    return ".".join(str(step) for step in place)
+
+
+def _place(loc: tuple[int | str, ...], kind: str, values: Any) -> Place:
     """Turn Pydantic's location, which also names alternatives of a union, into a place in the document."""
     place: list[str | int] = []
     current: Any = values
-    for step in loc:
+    for position, step in enumerate(loc):
         if (isinstance(current, dict) and step in current) or (
             isinstance(current, list) and isinstance(step, int) and step < len(current)
         ):
             current = current[step]  # type: ignore[index] # a list by its number, a mapping by its key
-        elif step == loc[-1] and isinstance(step, str):
+        elif position == len(loc) - 1 and kind == "missing":
             current = None
         else:
             continue

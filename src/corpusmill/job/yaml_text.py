@@ -9,15 +9,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from io import StringIO
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ruamel.yaml import YAML
-from ruamel.yaml.comments import CommentedMap, CommentedSeq, TaggedScalar
-from ruamel.yaml.constructor import RoundTripConstructor
+from ruamel.yaml.comments import CommentedMap, CommentedSeq
+from ruamel.yaml.constructor import DuplicateKeyError, RoundTripConstructor
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.events import (
+    AliasEvent,
+    CollectionEndEvent,
+    CollectionStartEvent,
+    DocumentStartEvent,
+    ScalarEvent,
+)
 from ruamel.yaml.scalarbool import ScalarBoolean
 
 from corpusmill.errors import JobError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 Place = tuple[str | int, ...]
 
@@ -93,37 +103,83 @@ def read_yaml(text: str, name: str) -> Document:
     """Parse one YAML document (JSON is YAML too); raise `JobError` naming `name` and the line."""
     loader = YAML(typ="rt", pure=True)
     loader.Constructor = _Constructor
+    text = text.removeprefix("\ufeff")
     try:
-        tree = loader.load(StringIO(text.removeprefix("\ufeff")))
+        _check_events(YAML(typ="rt", pure=True).parse(StringIO(text)), name)
+        tree = loader.load(StringIO(text))
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"{name}:{mark.line + 1}" if mark else name
-        raise JobError(f"{where}: {(error.problem or 'not YAML').splitlines()[0]}") from None
+        raise JobError(f"{where}: {_problem(error)}") from None
     except YAMLError as error:
         raise JobError(f"{name}: not YAML: {str(error).splitlines()[0]}") from None
     lines: dict[Place, int] = {}
-    return Document(_plain(tree, (), lines, name), lines)
+    return Document(_plain(tree, (), lines), lines)
 
 
-def _plain(value: Any, place: Place, lines: dict[Place, int], name: str) -> Any:
+def _problem(error: MarkedYAMLError) -> str:
+    """Say what is wrong, without values, which may be secrets."""
+    problem = (error.problem or "not YAML").splitlines()[0]
+    if isinstance(error, DuplicateKeyError):
+        return f"the key {problem.split(chr(34))[1]!r} stands twice"
+    return f"{error.context} {problem}" if problem.startswith("but ") and error.context else problem
+
+
+def _check_events(events: Iterable[Any], name: str) -> None:
+    """Refuse what would change how the rest is read: tags, another version of YAML, what contains itself."""
+    open_anchors: list[str | None] = []
+    for event in events:
+        where = f"{name}:{event.start_mark.line + 1}"
+        tag = getattr(event, "tag", None)
+        if tag is not None:
+            raise JobError(f"{where}: the tag {str(tag)!r} means nothing here; write the plain value")
+        if isinstance(event, ScalarEvent) and _joined(event.value) is None:
+            raise JobError(f"{where}: half of a surrogate pair, which is no character")
+        if isinstance(event, DocumentStartEvent) and event.version not in (None, (1, 2)):
+            raise JobError(f"{where}: a job file is YAML 1.2; leave the %YAML line out")
+        if isinstance(event, CollectionStartEvent):
+            open_anchors.append(event.anchor)
+        elif isinstance(event, CollectionEndEvent):
+            open_anchors.pop()
+        elif isinstance(event, AliasEvent) and event.anchor in open_anchors:
+            raise JobError(f"{where}: what is called {event.anchor!r} contains itself")
+
+
+def _joined(text: str) -> str | None:
+    """Join the halves of characters that JSON has escaped as pairs; None where one half is missing."""
+    if text.isascii():
+        return text
+    try:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
+    except UnicodeDecodeError:
+        return None
+
+
+def _key(key: Any) -> str:
+    """Give a key as it was written."""
+    if isinstance(key, WrittenInt | WrittenFloat):
+        return key.text
+    if key is None or isinstance(key, ScalarBoolean | bool):
+        return "null" if key is None else str(bool(key)).lower()
+    return _joined(str(key)) or ""
+
+
+def _plain(value: Any, place: Place, lines: dict[Place, int]) -> Any:
     if isinstance(value, CommentedMap):
         made = {}
         for key, item in value.items():
-            text = key.text if isinstance(key, WrittenInt | WrittenFloat) else str(key)
-            lines[(*place, text)] = value.lc.data[key][0] + 1 if key in value.lc.data else 0
-            made[text] = _plain(item, (*place, text), lines, name)
+            text = _key(key)
+            if key in value.lc.data:  # a key that was merged in has no line here
+                lines[(*place, text)] = value.lc.data[key][0] + 1
+            made[text] = _plain(item, (*place, text), lines)
         return made
     if isinstance(value, CommentedSeq):
         for index in range(len(value)):
-            lines[(*place, index)] = value.lc.data[index][0] + 1 if index in (value.lc.data or {}) else 0
-        return [_plain(item, (*place, index), lines, name) for index, item in enumerate(value)]
-    if isinstance(value, TaggedScalar):
-        line = Document(None, lines).line(place)
-        raise JobError(
-            f"{name}:{line}: the tag {value.tag.value!r} means nothing here; write the plain value"
-        )
+            if index in (value.lc.data or {}):
+                lines[(*place, index)] = value.lc.data[index][0] + 1
+        return [_plain(item, (*place, index), lines) for index, item in enumerate(value)]
     if isinstance(value, WrittenInt | WrittenFloat) or value is None:
         return value
     if isinstance(value, ScalarBoolean | bool):
         return bool(value)
-    return str(value)
+    return _joined(str(value)) or ""
