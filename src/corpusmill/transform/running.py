@@ -136,12 +136,12 @@ def _shown(show: Callable[[Progress], None]) -> Callable[[TransformProgress], No
     """Show the filling in the way in which a run is shown."""
 
     def told(progress: TransformProgress) -> None:
-        phase, waiting = progress.phase, None
-        if progress.name:
-            phase = f"{progress.phase} {progress.shards_done} of {progress.shards} shards"
+        phase = progress.phase
         if progress.state:
             minutes, seconds = divmod(int(progress.state_seconds), 60)
-            waiting = f"{progress.name} is {progress.state} for {minutes} min {seconds:02} s"
+            phase = f"{progress.name} {progress.state} for {minutes} min {seconds:02} s"
+        if progress.name:
+            phase = f"{phase}, {progress.shards_done} of {progress.shards} shards"
         show(
             Progress(
                 phase=phase,
@@ -155,7 +155,7 @@ def _shown(show: Callable[[Progress], None]) -> Callable[[TransformProgress], No
                 concurrency=0,
                 backing_off=0,
                 rate_limited=0,
-                waiting=waiting,
+                waiting=None,
             )
         )
 
