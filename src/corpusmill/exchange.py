@@ -176,8 +176,6 @@ def read_completion(body: bytes) -> Completion:
     Raises `NotACompletionError` for anything that is no answer: not JSON, no object, an `error` key (whatever its
     value), no choice. Unusual but usable answers pass: content as a list of parts, missing usage, unknown fields.
     """
-    if rb"\u0000" in body:
-        return _read_unusual(body)
     try:
         usual = _decode_usual(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -186,11 +184,19 @@ def read_completion(body: bytes) -> Completion:
         return _read_unusual(body)
     first = usual.choices[0]
     usage = usual.usage
+    content, finish_reason, model = first.message.content, first.finish_reason, usual.model
+    # Halves of surrogate pairs do not come this way: the decoder refuses them.
+    if (
+        (content and "\0" in content)
+        or (finish_reason and "\0" in finish_reason)
+        or (model and "\0" in model)
+    ):
+        return _read_unusual(body)
     return Completion(
         body=body,
-        content=first.message.content,
-        finish_reason=first.finish_reason,
-        model=usual.model,
+        content=content,
+        finish_reason=finish_reason,
+        model=model,
         prompt_tokens=usage.prompt_tokens if usage else None,
         completion_tokens=usage.completion_tokens if usage else None,
         reasoning=bool(first.message.reasoning),

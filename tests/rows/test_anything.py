@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from corpusmill import FailurePolicy, OpenAICompatible, enrich
+from corpusmill import read as corpusmill_read
 from corpusmill.exchange import NotACompletionError, read_completion
+from corpusmill.plan import check_input
 from corpusmill.prompts.ask import Ask
 from corpusmill.prompts.extract import Extract
 from corpusmill.prompts.translate import Translate
@@ -20,6 +24,8 @@ from corpusmill.rows.render import Renderer, characters
 from corpusmill.rows.script import script_of_messages
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from corpusmill.exchange import Completion
     from corpusmill.prompts.prompt import Prompt
 
@@ -32,21 +38,22 @@ RETURNS = {
     "usage.total_latency": "seconds",
     "deep.down": "deep",
 }
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "a": {"type": "string"},
+        "b": {"type": "array", "items": {"type": "integer"}},
+        "c": {},
+        "d": {"type": "number"},
+    },
+}
 PROMPTS: list[Prompt] = [
     Ask("{text}", into="out", returns=RETURNS),
     Translate("text", "out", to="lv", returns=RETURNS),
     Extract(
         "text",
         "out",
-        schema={
-            "type": "object",
-            "properties": {
-                "a": {"type": "string"},
-                "b": {"type": "array", "items": {"type": "integer"}},
-                "c": {},
-                "d": {"type": "number"},
-            },
-        },
+        schema=SCHEMA,
         returns=RETURNS,
     ),
 ]
@@ -267,3 +274,70 @@ def test_a_cell_that_is_no_conversation_fails_alone(cell: str, reason: str) -> N
     bad, fine = rendered(pa.array([cell, good]), "messages")
     assert reason in (bad or "")
     assert fine is None
+
+
+def odd(place: int) -> bytes:
+    """Give an answer that is odd in one way or another."""
+    content = json.dumps({"a": "x\ud800", "b": [1]})
+    whole: dict[str, Any] = {
+        "model": "m",
+        "choices": [{"index": 0, "finish_reason": "stop", "message": {"content": content}}],
+        "usage": {"prompt_tokens": 2**63, "completion_tokens": 2**63 - 1},
+    }
+    changes: list[dict[str, Any]] = [
+        {},
+        {"model": "\udfff", "choices": [{**whole["choices"][0], "finish_reason": "\ud800"}]},
+        {"choices": [{**whole["choices"][0], "message": {"content": None, "refusal": "no \ud800"}}]},
+        {"choices": [{**whole["choices"][0], "message": {"content": "no JSON \ud800"}}]},
+        {"choices": [whole["choices"][0], {"index": "b", "finish_reason": ["stop"], "message": 5}]},
+        {"choices": [{**whole["choices"][0], "finish_reason": "length"}]},
+    ]
+    return json.dumps(whole | changes[place]).encode()
+
+
+def test_odd_answers_end_no_run_and_no_run_after_it(tmp_path: Path) -> None:
+    """Each is a row with a status, is paid once, and comes from the store the next time."""
+    places = range(6)
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked = json.loads(request.content)["messages"][-1]["content"]
+        return httpx.Response(200, content=odd(int(asked.rpartition(" ")[2])))
+
+    tables = []
+    for again in (False, True):
+        report = enrich(
+            pa.table({"text": [f"row {place}" for place in places]}),
+            tmp_path / f"out-{again}",
+            Extract("text", "out", schema=SCHEMA, returns=RETURNS, max_tokens=9),
+            endpoint=OpenAICompatible("http://127.0.0.1:9/v1", "any"),
+            store=f"sqlite:///{tmp_path / 'store.db'}",
+            failures=FailurePolicy(max_failed=1.0),
+            transport=httpx.MockTransport(answer),
+        )
+        assert (report.live, report.cached) == ((0, 6) if again else (6, 0))
+        tables.append(corpusmill_read(tmp_path / f"out-{again}").to_table().to_pylist())
+    assert tables[0] == tables[1]
+    assert [row["out_outcome"]["status"] for row in tables[0]] == [
+        "completed",
+        "invalid",
+        "refused",
+        "invalid",
+        "invalid",
+        "truncated",
+    ]
+    assert tables[0][0]["out"]["a"] == "x\ufffd"
+
+
+@pytest.mark.parametrize(
+    ("column", "path"),
+    [
+        (pa.array([{"c": "x"}]), "a.b.c"),
+        (pa.ExtensionArray.from_storage(pa.json_(), pa.array(['{"a": 1}'])), "a.b"),
+    ],
+)
+def test_what_the_plan_takes_the_rows_find(column: pa.Array[Any], path: str) -> None:
+    """A name with a dot, with a member below it; text with a logical type."""
+    batch = pa.RecordBatch.from_arrays([column], names=["a.b"])
+    prompt = Ask("{" + path + "}", into="out")
+    check_input(batch.schema, prompt, prompt.inputs[0])
+    assert Renderer(prompt, identity="i").ask(batch).keys[0] is not None

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from corpusmill.errors import PromptError
 from corpusmill.exchange import Completion, clean_text, read_completion
 from corpusmill.prompts.ask import Ask
+from corpusmill.prompts.fields import is_blank
 from corpusmill.rows.columns import Filling, new_fields, outcome_type
 from corpusmill.rows.judge import Answer, is_empty, judge, next_ceiling, repeats, response_field
 from corpusmill.rows.render import Renderer
@@ -48,7 +49,7 @@ def test_rendering_keeps_length_and_order(rows: list[str | None]) -> None:
     asked = Renderer(ASK, identity="i").ask(batch)
     assert len(asked.keys) == len(asked.rendered) == len(asked.values) == len(rows)
     for row, rendered in zip(rows, asked.rendered, strict=True):
-        if row is None or not row.strip():
+        if row is None or is_blank(clean_text(row)):
             assert rendered is None
         else:
             assert rendered is not None
@@ -66,7 +67,7 @@ def test_columns_keep_length_and_order(rows: list[str]) -> None:
         filling.add(outcome, value, answer.completion)
     table = pa.Table.from_arrays(filling.arrays(), schema=pa.schema(new_fields(prompt, telemetry=True)))
     table.validate(full=True)
-    kept = [row for row in rows if row.strip()]
+    kept = [row for row in rows if not is_blank(clean_text(row))]
     assert [text for text in table["out"].to_pylist() if text is not None] == [
         row.replace("\0", "\ufffd") for row in kept
     ]

@@ -34,14 +34,14 @@ def is_prompt_cut(
 
     `values` are those of the row, `messages` those that were made of them. Without a count nothing is known.
     """
+    for value in values:
+        if value is not None and (type(value) is not str or len(value) >= LONG_ENOUGH):
+            break
+    else:
+        return False  # nearly every row ends here
     if prompt_tokens is None:
         return False
     least = max(LONG_ENOUGH, MOST_PER_TOKEN * prompt_tokens)
-    size = 0
-    for value in values:
-        size += len(value) if isinstance(value, str) else least if value else 0
-    if size < least:
-        return False  # as nearly every row
     return characters(messages) >= least and characters(_without_runs(messages)) >= least
 
 
