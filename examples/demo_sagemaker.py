@@ -145,8 +145,8 @@ def act(folder: Path) -> None:
         say(
             f"{report['rows']} rows by {len(fake.jobs.jobs)} transform jobs: {report['outcomes']['completed']} are "
             f"answered, and {report['outcomes']['failed']} failed, the one that the container cannot stand. Its shard "
-            "of 20 went out again, then in halves, until the line stood alone; all other shards were taken from the first "
-            f"job. The container computed {fake.container.computed.total()} answers."
+            "of 20 went out again, then in halves, until the line stood alone; all other shards were taken from the "
+            f"first job. The container computed {fake.container.computed.total()} answers."
         )
         before = fake.container.computed.total()
         report = command("run", str(jobs["day"]))

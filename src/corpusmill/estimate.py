@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from corpusmill.endpoints.prices import Prices, prices_of
+from corpusmill.endpoints.sagemaker import SageMakerTransform
 from corpusmill.engine.fitting import fit_of
 from corpusmill.engine.ladder import stored_answer
 from corpusmill.errors import SinkError
@@ -25,6 +26,7 @@ from corpusmill.rows.tokens import NOTHING, Counted, Interval, Sizes, below, est
 from corpusmill.store import open_store
 from corpusmill.store.urls import store_exists
 from corpusmill.tables import check_storable, open_sink, open_source
+from corpusmill.transform.estimate import estimate_transform
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -323,6 +325,15 @@ def _notes(
     notes = []
     if refused is not None:
         notes.append(f"a run would refuse the sink: {refused}")
+    if isinstance(job.endpoint, SageMakerTransform):
+        sizes = [size for counts in counting.counts for size in counts.sizes.values()]
+        job_of_rows = estimate_transform(
+            job.endpoint,
+            requests=sum(size.requests for size in sizes),
+            characters=sum(size.characters for size in sizes),
+            tokens=spent[0],
+        )
+        notes.append(job_of_rows.told())
     for prompt in prompts:
         asked = prompt.duplicates + prompt.requests
         if prompt.duplicates:

@@ -450,6 +450,7 @@ def _filling(
         store=store,
         run_key=plan.run_key,
         refresh=conduct.mode == "refresh",
+        statuses=frozenset(conduct.refresh) if conduct.refresh else None,
         replay=conduct.mode == "replay",
         price=_price(conduct),
         progress=conduct.progress,

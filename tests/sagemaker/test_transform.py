@@ -471,3 +471,14 @@ def test_settings_that_no_job_would_take_are_refused(job: Job, settings: dict[st
     """When the endpoint is described, by the name of the setting."""
     with pytest.raises(UsageError, match=next(iter(settings))):
         job.endpoint(**settings)
+
+
+def test_a_refresh_sends_rows_again(job: Job) -> None:
+    """All of them, or only those whose stored answer has a status."""
+    job.prompt = Ask(TEMPLATE, into="topic", max_tokens=9)
+    outcomes = job.run().outcomes
+    assert outcomes == {"truncated": 10}
+    job.run(options={"mode": "refresh", "refresh": ["completed"]})
+    assert job.shards == [[4, 4, 2]]
+    job.run(options={"mode": "refresh"})
+    assert job.shards == [[4, 4, 2]] * 2

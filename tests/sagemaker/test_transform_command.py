@@ -230,3 +230,21 @@ def test_an_endpoint_of_another_kind_has_no_transform_jobs(job: Path, warm: Warm
     ended = command(warm, "transform", "status", str(job))
     assert ended.code == 2
     assert "no sagemaker_transform" in ended.err
+
+
+def test_a_plan_tells_shards_hours_and_cost(job: Path, warm: Warm) -> None:
+    """From a stated rate and price; nothing is sent."""
+    values = json.loads(job.read_text())
+    values["endpoint"]["sagemaker_transform"] |= {
+        "tokens_per_second": 1,
+        "price_per_hour": 3_600,
+        "instance_count": 2,
+    }
+    job.write_text(json.dumps(values))
+    ended = command(warm, "plan", str(job), "--json")
+    assert ended.code == 0, ended.err
+    plan = ended.report
+    (note,) = (note for note in plan["notes"] if note.startswith("transform job"))
+    assert "3 shards" in note
+    tokens = plan["prompt_tokens"]["expected"] + plan["completion_tokens"]["expected"]
+    assert f"${tokens:,.2f}" in note

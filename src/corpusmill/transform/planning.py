@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from corpusmill.chat.wire import Encoder
-from corpusmill.engine.ladder import climb
+from corpusmill.engine.ladder import stored_answer
 from corpusmill.killpoints import reach
 from corpusmill.rows.render import characters
 from corpusmill.rows.script import script_of_messages
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from corpusmill.endpoints.sagemaker import SageMakerTransform
+    from corpusmill.outcome import Status
     from corpusmill.prompts.prompt import Rendered
     from corpusmill.rows.fit import Fit
     from corpusmill.rows.render import Asked, Renderer
@@ -48,6 +49,7 @@ class Rows:
     store: Store
     fit: Fit | None
     not_before: float | None = None
+    refresh: frozenset[Status] | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -164,15 +166,17 @@ def _misses(
     wanted = list({key for prompt in asked for key in prompt.keys if key is not None})
     found = rows.store.get_many(wanted) if wanted else {}
     for renderer, prompt in zip(rows.renderers, asked, strict=True):
-        for key, rendered in zip(prompt.keys, prompt.rendered, strict=True):
+        for key, rendered, values in zip(prompt.keys, prompt.rendered, prompt.values, strict=True):
             if key is None or rendered is None:
                 continue
-            rung = climb(
+            rung = stored_answer(
                 found.get(key, ()),
+                prompt=renderer.prompt,
+                values=values,
                 ceiling=rendered.ceiling,
-                highest=renderer.prompt.escalate_to,
                 context=endpoint.capabilities.context_tokens,
                 not_before=rows.not_before,
+                refresh=rows.refresh,
             )
             if rung.entry is None:
                 yield renderer, key, rendered, rung.ceiling, bool(rung.raised)

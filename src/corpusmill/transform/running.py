@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from corpusmill.endpoints import Endpoint
+    from corpusmill.outcome import Status
     from corpusmill.prompts.prompt import Prompt
     from corpusmill.store.protocol import Store
     from corpusmill.transform.filling import TransformProgress
@@ -56,6 +57,7 @@ class Filling:
     store: Store
     run_key: str | None
     refresh: bool = False
+    statuses: frozenset[Status] | None = None
     replay: bool = False
     price: Callable[[int, int], float] | None = None
     progress: Callable[[Progress], None] | None = None
@@ -78,6 +80,7 @@ def open_filler(endpoint: SageMakerTransform, run: Filling) -> Iterator[Filler]:
             store=store,
             fit=fit_of(store, endpoint),
             not_before=member.first_started_at if run.refresh else None,
+            refresh=run.statuses,
         )
         filler = Filler(
             endpoint,
