@@ -205,6 +205,7 @@ def test_a_click_leads_from_the_task_to_its_report(running: Running, browser: Ch
     browser.find_element(By.CSS_SELECTOR, "button[type=submit]").click()
     wait.until(lambda driver: "/auth/" not in driver.current_url)
     browser.get(f"{stack.base_url}/dags/killed/runs/{run}/tasks/translate")
+    wait.until(until.element_to_be_clickable((By.LINK_TEXT, "Details"))).click()
     link = wait.until(until.element_to_be_clickable((By.LINK_TEXT, "Enrichment report")))
     _keep_picture(browser, "task")
     before = set(browser.window_handles)
