@@ -90,9 +90,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _run(arguments: list[str] | None) -> int:
     try:
-        given = sys.argv[1:] if arguments is None else arguments
+        given = [_as_text(argument) for argument in (sys.argv[1:] if arguments is None else arguments)]
         # Not `group.main`, which takes a reader that has left for a failure.
-        with group.make_context("corpusmill", list(given)) as context:
+        with group.make_context("corpusmill", given) as context:
             result: Any = group.invoke(context)
     except click.exceptions.Exit as error:
         return error.exit_code
@@ -110,3 +110,11 @@ def _run(arguments: list[str] | None) -> int:
     except KeyboardInterrupt:
         return 130
     return result if isinstance(result, int) else 0
+
+
+def _as_text(argument: str) -> str:
+    try:
+        argument.encode()
+    except UnicodeEncodeError:
+        raise click.UsageError(f"the argument {argument!r} is not UTF-8") from None
+    return argument

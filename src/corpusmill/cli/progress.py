@@ -8,6 +8,8 @@ import time
 from typing import TYPE_CHECKING, Self, TextIO
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rich.live import Live
     from rich.table import Table
 
@@ -18,14 +20,21 @@ EVERY = 30.0
 
 
 class Display:
-    """Shows the progress of a run; `async`-free, and called from the engine's thread."""
+    """Shows the progress of a run. It is called from the engine's thread."""
 
-    def __init__(self, *, quiet: bool = False, stream: TextIO | None = None) -> None:
-        """Write to `stream`, standard error by default; with `quiet` nothing at all."""
+    def __init__(
+        self,
+        *,
+        quiet: bool = False,
+        stream: TextIO | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Write to `stream`, standard error by default; with `quiet` nothing at all. `clock` counts seconds."""
         self._stream = stream or sys.stderr
         self._quiet = quiet
         self._live: Live | None = None
-        self._last = time.monotonic()
+        self._clock = clock
+        self._last = clock()
         self._lock = threading.Lock()
         self._waiting: str | None = None
 
@@ -53,7 +62,7 @@ class Display:
             if self._live is not None:
                 self._live.update(table(progress))
                 return
-            now = time.monotonic()
+            now = self._clock()
             changed = (progress.waiting is None) != (self._waiting is None)
             self._waiting = progress.waiting
             if now - self._last >= EVERY or (changed and now - self._last >= 1.0):

@@ -31,6 +31,12 @@ def _existing(url: str) -> SQLiteStore | PostgresStore:
     return open_store(url, read_only=True)
 
 
+def _existing_to_write(url: str) -> SQLiteStore | PostgresStore:
+    """Open a store that is there already: a mistyped path must not make one."""
+    _existing(url).close()
+    return open_store(url)
+
+
 @click.group("store", short_help="Look into a store, prune it, copy it.")
 def store_group() -> None:
     """Look into a store, prune it, copy it, and explain why a row is not answered from it."""
@@ -76,8 +82,7 @@ def prune_command(store: str, *, older_than: str | None, model: str | None, reje
         before = time.time() - age
     if before is None and model is None and not rejected:
         raise UsageError("say what to delete: --older-than, --model or --rejected")
-    _existing(store).close()
-    opened = open_store(store)
+    opened = _existing_to_write(store)
     try:
         count = opened.prune(older_than=before, model=model, rejected_only=rejected)
     finally:
@@ -90,7 +95,7 @@ def prune_command(store: str, *, older_than: str | None, model: str | None, reje
 @click.argument("to", type=click.Path(dir_okay=False))
 def copy_command(store: str, to: str) -> None:
     """Copy the store into one file, consistently, also while it is in use."""
-    opened = _existing(store)
+    opened = _existing_to_write(store)
     try:
         opened.copy_to(to)
     finally:
