@@ -135,7 +135,7 @@ def test_a_terminal_that_cannot_show_a_character_gets_it_escaped(tmp_path: Path)
     ended = subprocess.run(
         [sys.executable, "-m", "corpusmill", "report", "ātrā"],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        env={**os.environ, "PYTHONIOENCODING": "cp1252"},
         capture_output=True,
         check=False,
     )
