@@ -6,6 +6,7 @@ package. Run it as `python examples/demo.py [folder]`; the folder (`demo-output`
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import pydoc_data.topics
@@ -93,7 +94,7 @@ def stats(base_url: str) -> dict[str, Any]:
 def run_and_kill(job: str, base_url: str, *, after: int) -> None:
     """Start a run, and kill its process without warning once so many requests have been answered."""
     print(f"\n$ corpusmill run {job}", flush=True)
-    process = subprocess.Popen([*COMMAND, "run", job])
+    process = subprocess.Popen([*COMMAND, "run", job, "--progress-every", "2"])
     while process.poll() is None and stats(base_url)["computed"] < after:
         time.sleep(0.05)
     process.send_signal(signal.SIGKILL)
@@ -176,7 +177,19 @@ def demonstrate(folder: Path, base_url: str) -> int:
     again = command("run", str(job))
     asked = stats(base_url)["computed"] - after["computed"]
     say(f"The endpoint was asked {asked} times.")
+    if again.returncode == 0:
+        play_acts(folder, base_url)
     return again.returncode
+
+
+def play_acts(folder: Path, base_url: str) -> None:
+    """Show the same corpus as a Dag of Airflow, as an asset of Dagster, and through Amazon SageMaker."""
+    heading("The same job as a Dag of Airflow: every answer comes from the store")
+    importlib.import_module("demo_airflow").act(folder, base_url)
+    heading("And as an asset of Dagster: likewise")
+    importlib.import_module("demo_dagster").act(folder, base_url)
+    heading("And through Amazon SageMaker: a transform job, then real time; both are local fakes")
+    importlib.import_module("demo_sagemaker").act(folder)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import difflib
 import os
 import sys
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import click
@@ -74,18 +75,34 @@ def group() -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line, and give the exit code."""
-    for stream in (sys.stdout, sys.stderr):
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            # It was closed before the start: nobody is there to be told, and the work is done all the same.
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - open to the end
+            continue
         # What a terminal cannot show is escaped; it must not change what the command does.
         with contextlib.suppress(AttributeError, ValueError):
-            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+            stream.reconfigure(errors="backslashreplace")
     try:
         code = _run(arguments)
-        sys.stdout.flush()
     except BrokenPipeError:
         # The reader has left (`| head`); there is nobody to tell.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 0
+        _silence_output()
+        return 0
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _silence_output()
+    except OSError as error:
+        _silence_output()
+        click.echo(f"corpusmill: standard output cannot be written: {error.strerror}", err=True)
+        return 1
     return code
+
+
+def _silence_output() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run(arguments: list[str] | None) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 import threading
 import time
@@ -27,11 +28,18 @@ class Display:
         *,
         quiet: bool = False,
         stream: TextIO | None = None,
+        every: float = EVERY,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Write to `stream`, standard error by default; with `quiet` nothing at all. `clock` counts seconds."""
-        self._stream = stream or sys.stderr
-        self._quiet = quiet
+        """Write to `stream`, standard error by default; with `quiet` nothing at all.
+
+        `every` is the time between two plain lines, in seconds, which `clock` counts. Where standard error is closed
+        there is nobody to show anything to.
+        """
+        told = stream or sys.stderr
+        self._stream = told if told is not None else io.StringIO()
+        self._quiet = quiet or told is None
+        self._every = every
         self._live: Live | None = None
         self._clock = clock
         self._last = clock()
@@ -65,7 +73,7 @@ class Display:
             now = self._clock()
             changed = (progress.waiting is None) != (self._waiting is None)
             self._waiting = progress.waiting
-            if now - self._last >= EVERY or (changed and now - self._last >= 1.0):
+            if now - self._last >= self._every or (changed and now - self._last >= 1.0):
                 self._last = now
                 print(line(progress), file=self._stream, flush=True)
 

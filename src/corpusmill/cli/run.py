@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from corpusmill.cli.progress import Display, duration
+from corpusmill.cli.progress import EVERY, Display, duration
 from corpusmill.endpoints.sagemaker import SageMakerTransform
 from corpusmill.errors import InterruptedRunError, RunEndedError
 from corpusmill.job import job_schema, load_job
@@ -39,10 +39,24 @@ if TYPE_CHECKING:
 )
 @click.option("--quiet", is_flag=True, help="Show no progress.")
 @click.option(
+    "--progress-every",
+    type=click.FloatRange(min=0.1),
+    default=EVERY,
+    show_default=True,
+    help="Seconds between two lines of progress where there is no terminal.",
+)
+@click.option(
     "--stop-on-interrupt", is_flag=True, help="Ctrl-C stops a SageMaker transform job, which else goes on."
 )
 def run_command(
-    job: str, *, limit: int | None, overwrite: bool, as_json: bool, quiet: bool, stop_on_interrupt: bool
+    job: str,
+    *,
+    limit: int | None,
+    overwrite: bool,
+    as_json: bool,
+    quiet: bool,
+    progress_every: float,
+    stop_on_interrupt: bool,
 ) -> None:
     """Run the job in the file JOB.
 
@@ -56,7 +70,14 @@ def run_command(
 
         preview(loaded, limit=limit, as_json=as_json, quiet=quiet)
         return
-    run_job(loaded, command=f"corpusmill run {job}", overwrite=overwrite, as_json=as_json, quiet=quiet)
+    run_job(
+        loaded,
+        command=f"corpusmill run {job}",
+        overwrite=overwrite,
+        as_json=as_json,
+        quiet=quiet,
+        progress_every=progress_every,
+    )
 
 
 @click.command("schema", short_help="Print the JSON schema of a job file.")
@@ -71,9 +92,17 @@ def schema_command(*, markdown: bool) -> None:
     write_json(job_schema())
 
 
-def run_job(job: Job, *, command: str, overwrite: bool, as_json: bool, quiet: bool) -> None:
+def run_job(
+    job: Job,
+    *,
+    command: str,
+    overwrite: bool,
+    as_json: bool,
+    quiet: bool,
+    progress_every: float = EVERY,
+) -> None:
     """Run a job with progress and signals; print the report, or what to do next."""
-    with Display(quiet=quiet) as display, signals(display) as stopper:
+    with Display(quiet=quiet, every=progress_every) as display, signals(display) as stopper:
         try:
             report = enrich(
                 job.source,
@@ -105,7 +134,8 @@ def run_job(job: Job, *, command: str, overwrite: bool, as_json: bool, quiet: bo
     if as_json:
         write_json(summary(report))
     elif not quiet:
-        click.echo(told(report))
+        with _output():
+            click.echo(told(report))
 
 
 class Stopper:
@@ -181,6 +211,17 @@ def told(report: RunReport, *, preview: bool = False) -> str:
 
 def write_json(value: Any) -> None:
     """Write JSON to standard output, UTF-8 whatever the terminal thinks."""
-    sys.stdout.flush()
-    sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
-    sys.stdout.buffer.flush()
+    with _output():
+        sys.stdout.flush()
+        sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
+        sys.stdout.buffer.flush()
+
+
+@contextlib.contextmanager
+def _output() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise click.ClickException(f"standard output cannot be written: {error.strerror}") from None
