@@ -401,8 +401,9 @@ class Engine:
     # asking
 
     def _start_more(self) -> None:
-        # No more than can have a permit: to wait for one costs a row a seventh of its processor time.
-        while self._ready and self._busy < self._work.limits.concurrency and self._ending is None:
+        # A few more than can have a permit, so that one is waiting whenever one is given back.
+        ceiling = self._work.limits.concurrency + 16
+        while self._ready and self._busy < ceiling and self._ending is None:
             pending = self._ready.popleft()
             self._busy += 1
             task = asyncio.create_task(self._serve(pending))
