@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 OFFLINE = Path(__file__).with_name("offline")
 
-PACKAGES = {"nginx": "nginx-light"}
+PACKAGES = {"nginx": "nginx-light", "chromedriver": "chromium-driver"}
 """The Debian package of a program, where it has a name of its own; `.ci/run` installs them."""
 
 
