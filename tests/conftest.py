@@ -63,6 +63,53 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
                 pytest.skip(reason)
 
 
+MAY_SKIP = (
+    "../shared",  # material that lies beside the repository, and not in a user's clone
+    "for root",  # what the super-user may do cannot be refused to it
+    "only Linux",
+    "fork",  # Windows has none
+    "make test-",  # a target of its own runs it
+)
+"""What a reason says when a test is skipped rightly wherever it is. Where everything is required, others fail."""
+
+_unexpected: list[str] = []
+
+
+def _note_skip(report: pytest.TestReport | pytest.CollectReport) -> None:
+    if report.skipped and not hasattr(report, "wasxfail") and isinstance(report.longrepr, tuple):
+        reason = report.longrepr[2]
+        if not any(words in reason for words in MAY_SKIP):
+            _unexpected.append(f"{report.nodeid}: {reason}")
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Note a test that was skipped."""
+    _note_skip(report)
+
+
+def pytest_collectreport(report: pytest.CollectReport) -> None:
+    """Note a file that was skipped."""
+    _note_skip(report)
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Fail a run that skipped something where everything is required."""
+    if (
+        os.environ.get("CORPUSMILL_REQUIRE_SYSTEM") == "1"
+        and _unexpected
+        and exitstatus == pytest.ExitCode.OK
+    ):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say which skips have failed the run."""
+    if os.environ.get("CORPUSMILL_REQUIRE_SYSTEM") == "1" and _unexpected:
+        terminalreporter.section("skipped, though CORPUSMILL_REQUIRE_SYSTEM=1", red=True)
+        for line in _unexpected:
+            terminalreporter.line(line)
+
+
 class FakeClock:
     """Seconds that pass only when the test says so, or when the code under test sleeps.
 

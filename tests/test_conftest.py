@@ -100,6 +100,36 @@ def test_a_missing_system_package_is_named(tmp_path: Path, required: str, expect
     assert run.returncode == int(required)
 
 
+@pytest.mark.parametrize("required", ["0", "1"])
+@pytest.mark.parametrize(
+    ("source", "fails"),
+    [
+        ("def test_it(): pytest.skip('a port is taken')", True),
+        ("pytest.importorskip('no_such_package')", True),
+        ("def test_it(): pytest.skip('needs ../shared')", False),
+        ("@pytest.mark.skipif(True, reason='nothing is unwritable for root')\ndef test_it(): pass", False),
+        ("@pytest.mark.xfail(reason='known')\ndef test_it(): assert False", False),
+    ],
+)
+def test_a_skip_that_nobody_expects_fails_where_everything_is_required(
+    tmp_path: Path, source: str, required: str, *, fails: bool
+) -> None:
+    """In a test and in a whole file; elsewhere it is a skip like any other."""
+    (tmp_path / "conftest.py").write_bytes(Path(__file__).with_name("conftest.py").read_bytes())
+    (tmp_path / "offline").symlink_to(Path(__file__).with_name("offline"))
+    (tmp_path / "test_it.py").write_text(f"import pytest\n\n{source}\n\ndef test_other(): pass\n")
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", "-rs", "-c", os.devnull, "-p", "no:cacheprovider", str(tmp_path)],
+        env={**os.environ, "CORPUSMILL_REQUIRE_SYSTEM": required, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    nothing_ran = pytest.ExitCode.NO_TESTS_COLLECTED if "importorskip" in source else pytest.ExitCode.OK
+    assert run.returncode == (1 if fails and required == "1" else nothing_ran), run.stdout
+    assert ("though CORPUSMILL_REQUIRE_SYSTEM=1" in run.stdout) == (fails and required == "1")
+
+
 def test_the_fake_clock_moves_by_sleeping_and_by_hand(clock: FakeClock) -> None:
     """Sleeping takes no time, moves the clock by what was asked, and is written down."""
     start = clock()

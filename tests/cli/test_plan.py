@@ -12,6 +12,7 @@ import pytest
 
 from corpusmill import FailurePolicy, enrich
 from corpusmill.cli import main
+from corpusmill.cli.plan import told
 from corpusmill.endpoints.prices import Prices, known_prices
 from corpusmill.estimate import JobPlan, plan_job, seconds_at_limits
 from corpusmill.job import Job, job_of
@@ -215,7 +216,7 @@ def test_without_answers_the_table_by_script_is_used_and_named() -> None:
     """Where the model is unknown, a script that takes more tokens a character is estimated higher, and wider."""
     latin, _, rests_on = estimate("translate", {"Latin": Sizes(10, 1_000)}, [], [])
     han, _, _ = estimate("translate", {"Han": Sizes(10, 1_000)}, [], [])
-    assert "a table" in rests_on
+    assert "a rough average" in rests_on
     assert latin.low < latin.expected < latin.high < han.high
     assert han.expected > latin.expected
 
@@ -224,7 +225,7 @@ def test_a_script_that_was_never_counted_is_not_guessed_from_another() -> None:
     """Answers for Latin rows say nothing about Cyrillic ones, which the estimate admits."""
     known = [Counted("Latin", 100, 25, 30)] * ENOUGH
     tokens, _, rests_on = estimate("ask", {"Latin": Sizes(4, 400), "Cyrillic": Sizes(4, 400)}, [], known)
-    assert "for Cyrillic a table" in rests_on
+    assert "for texts in Cyrillic script by a rough average" in rests_on
     assert tokens.expected > 2 * 100
 
 
@@ -271,7 +272,6 @@ def test_the_slower_of_two_rates_decides() -> None:
 
 def test_list_prices_are_those_of_the_url_that_is_asked() -> None:
     """A server of one's own never has the price of a service that offers the same model."""
-    pytest.importorskip("genai_prices", reason="needs the extra corpusmill[prices]")
     assert known_prices("http://127.0.0.1:8000/v1/chat/completions", "gpt-4o") is None
     found = known_prices("https://api.openai.com/v1/chat/completions", "gpt-4o")
     assert isinstance(found, Prices)
@@ -322,11 +322,35 @@ def test_the_command_tells_the_plan(tmp_path: Path, capsys: pytest.CaptureFixtur
     for words in (
         "21 rows",
         "requests to send: 20",
-        "a table of tokens",
-        "no price is known",
-        "states no rates",
+        "judging by a rough average over many models",
+        "no price is known; the job may state prices",
+        "the job states no limits a minute",
     ):
         assert words in said
+
+
+def test_a_plan_is_told_in_words_that_need_no_explanation(tmp_path: Path) -> None:
+    """Costs with whose prices, time with whose limits, and why rows cannot be asked; nothing of a plan of nothing."""
+    where = {"base_url": "http://127.0.0.1:9/v1", "model": "any", "context_tokens": 4_096}
+    asked = job(
+        tmp_path,
+        [*TEXTS, "a long text " * 4_000],
+        endpoint={"openai_compatible": where},
+        prices={"prompt": 1.0, "completion": 2.0},
+        limits={"requests_per_minute": 10},
+    )
+    said = "\n".join(told(plan_job(asked)))
+    assert ", by the prices that the job states" in said
+    assert "time: at least 2 min 00 s at the limits that the job states" in said
+    assert "rows that cannot be asked have broken messages or are too long" in said
+    listed = replace(
+        plan_job(asked), prices="the price list of Somebody", requests=0, prompts=(), sink="skip"
+    )
+    said = "\n".join(told(listed))
+    assert ", by the price list of Somebody" in said
+    assert "tokens" not in said
+    assert "cannot be asked" not in said
+    assert "output: it is up to date; a run would do nothing" in said
 
 
 def test_the_command_gives_the_plan_as_json(

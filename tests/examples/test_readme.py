@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import pydoc_data.topics
 import re
+import runpy
 import shlex
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -17,13 +17,16 @@ import pyarrow.parquet as pq
 import pytest
 
 import corpusmill
-from corpusmill.testing import FakeEndpoint
+from corpusmill.job import parse_job
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from corpusmill.testing import FakeEndpoint
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text("utf-8")
+
+DEFAULT = "http://127.0.0.1:8000/v1"
+"""Where `corpusmill fake-endpoint` listens; here it is another port, as this one may be taken."""
 
 AS_TESTED_ELSEWHERE = {"make demo", "make test"}
 """`.ci/run` runs these two."""
@@ -49,19 +52,6 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.fixture
-def endpoint_at_8000() -> Iterator[FakeEndpoint]:
-    """Listen where the README's job looks."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", 8000))
-        except OSError:
-            pytest.skip("port 8000, which the README names, is taken on this machine")
-    with FakeEndpoint(port=8000) as endpoint:
-        yield endpoint
-
-
 def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """Run a command of the README in a folder."""
     program, *arguments = shlex.split(command)
@@ -77,28 +67,46 @@ def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_commands_run_in_the_order_of_the_readme(folder: Path, endpoint_at_8000: FakeEndpoint) -> None:
+def test_the_commands_run_in_the_order_of_the_readme(folder: Path, fake_endpoint: FakeEndpoint) -> None:
     """The job file is taken from the README; each command ends with 0, and the run asks each row once."""
     (job,) = blocks("yaml")
-    (folder / "job.yaml").write_text(job, "utf-8")
+    assert DEFAULT in job
+    (folder / "job.yaml").write_text(job.replace(DEFAULT, fake_endpoint.base_url), "utf-8")
     tried = []
     for command in commands():
         if command in AS_TESTED_ELSEWHERE or command == "corpusmill fake-endpoint":
             continue
-        done = run(command, folder)
+        done = run(command.replace(DEFAULT, fake_endpoint.base_url), folder)
         assert done.returncode == 0, f"{command}: {done.stderr}"
         tried.append(command.split()[1])
     assert {"plan", "run", "report", "failures", "store", "translate"} <= set(tried)
     assert corpusmill.read(folder / "out").count_rows() == 12
     assert corpusmill.read(folder / "translated").count_rows() == 12
-    assert endpoint_at_8000.stats().computed_again == 0
+    assert fake_endpoint.stats().computed_again == 0
 
 
 def test_the_fake_endpoint_listens_where_the_readme_says() -> None:
     """The command without options is the one that the job's URL belongs to."""
     help_text = " ".join(run("corpusmill fake-endpoint --help", ROOT).stdout.split())
     assert "[default: 8000" in help_text
-    assert "http://127.0.0.1:8000/v1" in blocks("yaml")[0]
+    assert DEFAULT in blocks("yaml")[0]
+
+
+def test_the_lines_for_a_real_endpoint_fit_the_job_of_the_demo() -> None:
+    """What is taken out stands in the demo's job, and with what is put in it is a job for SambaNova Cloud."""
+    (change,) = blocks("diff")
+    before = [line[1:].strip() for line in change.splitlines() if line.startswith("-")]
+    after = [line[1:].strip() for line in change.splitlines() if line.startswith("+")]
+    job: str = runpy.run_path(str(ROOT / "examples" / "demo.py"))["JOB"].format(
+        folder="demo-output", base_url=DEFAULT, store="demo-output/store.db"
+    )
+    job = re.sub(r" *# ->.*", "", job)
+    for line in before:
+        assert job.count(line) == 1
+    job = job.replace(before[0], f"{after[0]}\n    {after[2]}").replace(before[1], after[1])
+    endpoint = parse_job(job, environment={"SAMBANOVA_API_KEY": "k" * 8}).endpoint
+    assert endpoint.url == "https://api.sambanova.ai/v1/chat/completions"
+    assert endpoint.auth_headers() == {"authorization": "Bearer " + "k" * 8}
 
 
 def test_the_lines_of_python_run(

@@ -13,11 +13,12 @@ from corpusmill.cli.progress import duration
 from corpusmill.cli.run import write_json
 from corpusmill.estimate import plan_job
 from corpusmill.job import load_job
+from corpusmill.report import STATED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from corpusmill.estimate import JobPlan
+    from corpusmill.estimate import JobPlan, PromptPlan
     from corpusmill.rows.tokens import Interval
 
 
@@ -40,9 +41,16 @@ def plan_command(job: str, *, as_json: bool) -> None:
 
 
 def _table(plan: JobPlan) -> Table:
-    table = Table(title=f"{plan.rows:,} rows", title_justify="left")
-    for name in ("column", "blank", "unaskable", "from the store", "same as another", "requests"):
-        table.add_column(name, justify="left" if name == "column" else "right")
+    table = Table(title=f"{plan.rows:,} rows, and what becomes of them", title_justify="left")
+    for name in (
+        "new column",
+        "blank",
+        "cannot be asked",
+        "in the store",
+        "same as another row",
+        "to be asked",
+    ):
+        table.add_column(name, justify="left" if name == "new column" else "right")
     for prompt in plan.prompts:
         counts = (prompt.blank, prompt.unaskable, prompt.stored, prompt.duplicates, prompt.requests)
         table.add_row(Text(prompt.into), *(f"{count:,}" for count in counts))
@@ -52,25 +60,41 @@ def _table(plan: JobPlan) -> Table:
 def told(plan: JobPlan) -> Iterator[str]:
     """Say what a plan comes to, a line each."""
     yield f"requests to send: {plan.requests:,}"
-    yield f"tokens: {ranged(plan.prompt_tokens)} in, {ranged(plan.completion_tokens)} out"
+    if plan.requests:
+        yield f"tokens, estimated: {_tokens(plan)}"
     for prompt in plan.prompts:
         if prompt.requests:
-            tokens = f"{ranged(prompt.prompt_tokens)} in, {ranged(prompt.completion_tokens)} out"
-            yield f"  {prompt.into}: {tokens}; by {prompt.rests_on}"
+            yield f"  {prompt.into}: {_tokens(prompt)}, judging by {prompt.rests_on}"
     if plan.cost is None:
-        yield "cost: no price is known; state prices in the job ({prompt: …, completion: …}, US dollars a million)"
+        yield (
+            "cost: no price is known; the job may state prices, in US dollars for a million tokens: "
+            "prices: {prompt: 0.10, completion: 0.40}"
+        )
     else:
-        yield f"cost: {ranged(plan.cost, money=True)}, by the prices of {plan.prices}"
+        yield f"cost: {ranged(plan.cost, money=True)}, by {_prices(plan.prices)}"
     if plan.seconds is None:
-        yield "time: the job states no rates; it depends on how fast the endpoint answers"
+        yield "time: it depends on how fast the endpoint answers, as the job states no limits a minute"
     else:
-        yield f"time: at least {duration(plan.seconds)} at the stated limits"
+        yield f"time: at least {duration(plan.seconds)} at the limits that the job states"
     if plan.sink == "skip":
-        yield "a run would find the output up to date and do nothing"
+        yield "output: it is up to date; a run would do nothing"
     if plan.sink == "rebuild":
-        yield "a run would replace the output"
+        yield "output: there is one already, which a run would replace"
+    if any(prompt.unaskable for prompt in plan.prompts):
+        yield (
+            "note: rows that cannot be asked have broken messages or are too long for the model; they fail without "
+            "a request"
+        )
     for note in plan.notes:
         yield f"note: {note}"
+
+
+def _tokens(plan: JobPlan | PromptPlan) -> str:
+    return f"{ranged(plan.prompt_tokens)} in requests, {ranged(plan.completion_tokens)} in answers"
+
+
+def _prices(origin: str | None) -> str:
+    return "the prices that the job states" if origin == STATED else str(origin)
 
 
 def ranged(interval: Interval, *, money: bool = False) -> str:

@@ -103,7 +103,7 @@ def estimate(
     """
     if not sum(size.requests for size in sizes.values()):
         return NOTHING, NOTHING, "nothing to ask"
-    rests_on = f"{len(usage):,} rows of this job in the store"
+    rests_on = f"{len(usage):,} rows of this job that are answered already"
     if len(usage) < ENOUGH:
         usage = known
         rests_on = f"{len(usage):,} answers of this model in the store"
@@ -119,10 +119,10 @@ def estimate(
         prompt_tokens += given
         completion_tokens += answered
     if guessed == set(sizes):
-        rests_on = "a table of tokens a character by script: the store knows nothing of this model"
+        rests_on = "a rough average over many models: the store holds too few answers of this one yet"
     elif guessed:
-        names = ", ".join(sorted(str(script or "no script") for script in guessed))
-        rests_on += f"; for {names} a table of tokens a character"
+        names = ", ".join(sorted(str(script or "no") for script in guessed))
+        rests_on += f"; for texts in {names} script by a rough average over many models"
     return prompt_tokens, completion_tokens, rests_on
 
 
