@@ -228,6 +228,8 @@ def _capabilities(values: Mapping[str, Any]) -> Capabilities:
     made = dict(values)
     for key in ("languages", "unchecked"):
         if made.get(key) is not None:
+            if not isinstance(made[key], list) or not all(isinstance(item, str) for item in made[key]):
+                raise UsageError(f"capabilities.{key} must be a list of texts")
             made[key] = frozenset(made[key])
     return Capabilities(**made)
 
@@ -257,6 +259,14 @@ def _fill(value: Any, place: Place, document: Document, name: str, environment: 
             )
         return found
 
+    # Elsewhere, as in a template, it may be a text like any other.
+    if place[0] in ("endpoint", "store") and "${" in _VARIABLE.sub("", value):
+        line = document.line(place)
+        where = f"{name}:{line}" if line else name
+        raise JobError(
+            f"{where}: {'.'.join(map(str, place))} has a ${{ that begins no name; write ${{NAME}}, with letters, "
+            "digits and underscores in it"
+        )
     return _VARIABLE.sub(replace, value)
 
 
@@ -302,7 +312,8 @@ def _complaint(place: Place, found: ErrorDetails, kinds: Collection[str]) -> str
         return (
             f"{path} must be {' or '.join(kind for kind in dict.fromkeys(_KINDS.values()) if kind in kinds)}"
         )
-    return f"{path}: {found['msg'][0].lower()}{found['msg'][1:]}"
+    said = found["msg"].removeprefix("Value error, ")
+    return f"{path}: {said[0].lower()}{said[1:]}"
 
 
 def _path(place: Place) -> str:

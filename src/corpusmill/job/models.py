@@ -8,7 +8,15 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+)
 
 from corpusmill.job.sagemaker_models import SageMakerModel, SageMakerTransformModel
 from corpusmill.policy import DEFAULT_STORE, Mode
@@ -49,9 +57,19 @@ Text = Annotated[str, BeforeValidator(as_written)]
 
 
 class Model(BaseModel):
-    """Unknown keys are refused."""
+    """Unknown keys are refused, and so are words for truth values and truth values for numbers."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _takes_what_is_meant(cls, value: object, info: ValidationInfo) -> object:
+        wanted = cls.model_fields[info.field_name or ""].annotation
+        if isinstance(value, str) and wanted in (bool, bool | None):
+            raise ValueError(f"must be true or false; {value!r} is a text")
+        if isinstance(value, bool) and wanted in (int, float, int | None, float | None):
+            raise ValueError(f"must be a number; {str(value).lower()} is none")
+        return value
 
 
 class SourceModel(Model):

@@ -113,8 +113,15 @@ def read_yaml(text: str, name: str) -> Document:
         raise JobError(f"{where}: {_problem(error)}") from None
     except YAMLError as error:
         raise JobError(f"{name}: not YAML: {str(error).splitlines()[0]}") from None
+    except ValueError as error:
+        raise JobError(f"{name}: a number cannot be read ({error})") from None
     lines: dict[Place, int] = {}
-    return Document(_plain(tree, (), lines), lines)
+    try:
+        return Document(_plain(tree, (), lines), lines)
+    except _BombError:
+        raise JobError(
+            f"{name}: comes to more than {MOST_ITEMS:,} items once its anchors (&, *) are followed"
+        ) from None
 
 
 def _problem(error: MarkedYAMLError) -> str:
@@ -164,12 +171,22 @@ def _key(key: Any) -> str:
     return _joined(str(key)) or ""
 
 
+MOST_ITEMS = 200_000
+"""Keys and items that a job file may come to, its anchors followed: more is a bomb, not a job."""
+
+
+class _BombError(Exception):
+    pass
+
+
 def _plain(value: Any, place: Place, lines: dict[Place, int]) -> Any:
+    if len(lines) > MOST_ITEMS:
+        raise _BombError
     if isinstance(value, CommentedMap):
         made = {}
         for key, item in value.items():
             text = _key(key)
-            if key in value.lc.data:  # a key that was merged in has no line here
+            if key in (value.lc.data or {}):  # a key that was merged in has no line here
                 lines[(*place, text)] = value.lc.data[key][0] + 1
             made[text] = _plain(item, (*place, text), lines)
         return made

@@ -53,6 +53,8 @@ def store_path(url: str) -> Path:
     """Give the file of the store at a URL. Raises `UsageError` for a URL of no store."""
     parts = urlsplit(url)
     extras = parts.netloc or parts.query or parts.fragment
+    if parts.path == "/:memory:":
+        raise UsageError("a store in memory would lose what was paid for; for none at all use the mode off")
     if parts.scheme != "sqlite" or extras or not parts.path.strip("/"):
         raise UsageError(
             f"store is {shown_url(url)!r}; it must be sqlite:///relative/path, sqlite:////absolute/path or "
