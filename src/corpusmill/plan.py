@@ -61,6 +61,7 @@ def make_plan(
     columns = check_kept(schema, kept)
     added = [field for prompt in prompts for field in new_fields(prompt, telemetry=telemetry)]
     check_clashes(schema, columns, added, prompts)
+    check_partition(columns, added, sink)
     output = pa.schema([*(schema.field(name) for name in columns), *added])
     if schema.metadata:
         output = output.with_metadata(schema.metadata)
@@ -163,6 +164,17 @@ def check_apart(source: Source, sink: Sink, *, asked: object) -> None:
             raise SinkError(
                 f"the sink {sink.shown} lies inside the source {path}, so that the next run would read it as a part of "
                 "its source; write the output to a folder of its own"
+            )
+
+
+def check_partition(kept: Sequence[str], added: Sequence[pa.Field[Any]], sink: SinkSpec | None) -> None:
+    """Raise `SinkError` when a hive key of the sink has the name of a column: readers would see one of the two."""
+    names = {*kept, *(field.name for field in added)}
+    for key in (sink.partition or {}) if sink else {}:
+        if key in names:
+            raise SinkError(
+                f"sink.partition has the key {key!r}, which is also a column of the output; readers of hive folders "
+                "would lose the column. Leave it out of sink.columns, or choose another key"
             )
 
 
