@@ -6,9 +6,12 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
+import pytest
 
 import corpusmill
+from corpusmill.airflow.shards import PlanShardsOperator
 from corpusmill.airflow.trigger import QuotaResetTrigger
+from corpusmill.errors import UsageError
 from corpusmill.testing.faults import Fault
 from corpusmill.testing.limits import RateLimits
 
@@ -16,8 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
     from types import ModuleType
-
-    import pytest
 
     from corpusmill.testing import FakeEndpoint
 
@@ -260,3 +261,44 @@ def test_a_wrong_key_is_not_tried_again(
     assert ran.state == "failed"
     assert ran.tries[("translate", -1)] == 1
     assert endpoint.stats().requests <= 2
+
+
+def test_a_mapped_shard_is_not_tried_again_where_that_is_of_no_use(
+    load_dag: LoadDag,
+    run_dag: RunDag,
+    corpus: Path,
+    fake_endpoint_factory: Callable[..., FakeEndpoint],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The policy of an operator is that of its mapped tasks, too; nothing is committed."""
+    endpoint = fake_endpoint_factory(api_key="sk-right-0123456789")
+    connection = {"conn_type": "openai_compatible", "host": endpoint.base_url, "extra": {"model": "fake"}}
+    monkeypatch.setenv("AIRFLOW_CONN_THE_ENDPOINT", json.dumps(connection))
+    source = SHARDED.replace(
+        '"sharded", schedule=None', '"refused", schedule=None, default_args={"retries": 3}'
+    )
+    module = load_dag(source, folder=str(corpus.parent), base_url=endpoint.base_url)
+    ran = run_dag(module.dag)
+    assert ran.state == "failed"
+    assert {tries for (task, _), tries in ran.tries.items() if task == "translate.shard"} == {1}
+    assert ran.states["translate.commit", -1] == "upstream_failed"
+    assert not (corpus.parent / "sharded").exists()
+
+
+def test_more_shards_than_airflow_maps_are_refused_with_what_to_set(
+    corpus: Path, fake_endpoint: FakeEndpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A longer list would fail the task that gives it, without a word on how to go on."""
+    monkeypatch.setenv("AIRFLOW__CORE__MAX_MAP_LENGTH", "4")
+    plan = PlanShardsOperator(
+        task_id="plan",
+        rows_per_shard=10,
+        source=str(corpus),
+        sink={"path": str(corpus.parent / "out"), "rows_per_part": 5},
+        prompts=[{"summarise": {"column": "text", "into": "short", "length": "one sentence"}}],
+        endpoint={"openai_compatible": {"base_url": fake_endpoint.base_url, "model": "fake"}},
+    )
+    with pytest.raises(UsageError, match=r"60 rows make 6 shards.* rows_per_shard to 15 or more"):
+        plan.execute({})
+    plan.rows_per_shard = 15
+    assert [shard["start"] for shard in plan.execute({})] == [0, 15, 30, 45]
