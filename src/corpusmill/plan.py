@@ -61,7 +61,7 @@ def make_plan(
     columns = check_kept(schema, kept)
     added = [field for prompt in prompts for field in new_fields(prompt, telemetry=telemetry)]
     check_clashes(schema, columns, added, prompts)
-    check_partition(columns, added, sink)
+    check_partition(prompts, added, sink)
     output = pa.schema([*(schema.field(name) for name in columns), *added])
     if schema.metadata:
         output = output.with_metadata(schema.metadata)
@@ -167,14 +167,18 @@ def check_apart(source: Source, sink: Sink, *, asked: object) -> None:
             )
 
 
-def check_partition(kept: Sequence[str], added: Sequence[pa.Field[Any]], sink: SinkSpec | None) -> None:
-    """Raise `SinkError` when a hive key of the sink has the name of a column: readers would see one of the two."""
-    names = {*kept, *(field.name for field in added)}
+def check_partition(prompts: Sequence[Prompt], added: Sequence[pa.Field[Any]], sink: SinkSpec | None) -> None:
+    """Raise `SinkError` when a hive key has the name of a new column, or of one that a prompt reads.
+
+    Readers of hive folders take the folder's value for the whole column. For a column that says in which partition a
+    row belongs, that is what is meant.
+    """
+    names = {field.name for field in added} | {wanted.path for prompt in prompts for wanted in prompt.inputs}
     for key in (sink.partition or {}) if sink else {}:
         if key in names:
             raise SinkError(
-                f"sink.partition has the key {key!r}, which is also a column of the output; readers of hive folders "
-                "would lose the column. Leave it out of sink.columns, or choose another key"
+                f"sink.partition has the key {key!r}, which is also a column that is read or filled; readers of hive "
+                "folders would lose the column. Choose another key"
             )
 
 
