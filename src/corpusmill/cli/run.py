@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import signal
 import sys
@@ -102,6 +103,8 @@ def run_job(
     progress_every: float = EVERY,
 ) -> None:
     """Run a job with progress and signals; print the report, or what to do next."""
+    # The process is ours: what was loaded for good need not be looked through at each collection.
+    gc.freeze()
     with Display(quiet=quiet, every=progress_every) as display, signals(display) as stopper:
         try:
             report = enrich(
