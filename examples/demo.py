@@ -155,14 +155,16 @@ def demonstrate(folder: Path, base_url: str) -> int:
     report = json.loads(resumed.stdout)
     after = stats(base_url)
     say(
-        f"{report['rows']:,} rows with 2 new columns each: {report['cached']:,} answers came from the store, paid "
-        f"before the kill; {report['live']:,} were asked now; {report['deduplicated']:,} rows say the same as "
-        f"another and were asked once with it; {report['skipped']:,} are blank."
+        f"{report['rows']:,} rows with 2 new columns each make {2 * report['rows']:,} cells. "
+        f"{report['cached']:,} of them were filled from the store, with answers that were paid before the kill (rows "
+        f"with the same text share one); {report['live']:,} were asked now; {report['deduplicated']:,} say the same "
+        f"as one that was asked now; {report['skipped']:,} are blank."
     )
     say(
         f"Over both runs the endpoint computed {after['computed']:,} answers for {after['distinct']:,} different "
         f"requests: {after['computed_again']} of them twice. The report says that it was at most "
-        f"{report['possibly_paid_twice']} (what was on its way when the process died)."
+        f"{report['possibly_paid_twice']}: what was on its way when the process died, and what the endpoint's broken "
+        "connections may have swallowed."
     )
 
     heading("A few rows")

@@ -80,7 +80,7 @@ def test_the_commands_run_in_the_order_of_the_readme(folder: Path, fake_endpoint
         assert done.returncode == 0, f"{command}: {done.stderr}"
         tried.append(command.split()[1])
     assert {"plan", "run", "report", "failures", "store", "translate"} <= set(tried)
-    assert corpusmill.read(folder / "out").count_rows() == 12
+    assert corpusmill.read(folder / "labelled").count_rows() == 12
     assert corpusmill.read(folder / "translated").count_rows() == 12
     assert fake_endpoint.stats().computed_again == 0
 
