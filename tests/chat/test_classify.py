@@ -88,7 +88,7 @@ def error(message: str = "no", **fields: Any) -> dict[str, Any]:
                 ]
             },
             "a",
-            "stop",
+            "length",
         ),
         ({"choices": [{"message": {"content": "a"}, "finish_reason": None}]}, "a", None),
     ],

@@ -78,7 +78,12 @@ class Warm:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.close()
-        self._process.wait()
+        try:
+            self._process.wait(5.0)
+        except subprocess.TimeoutExpired:
+            # Something that was forked meanwhile holds our end of the pipe open, so that it never sees the end.
+            self._process.kill()
+            self._process.wait()
         self._process.stdout.close()
         self._folder.cleanup()
 
