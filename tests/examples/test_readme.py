@@ -98,7 +98,7 @@ def test_the_lines_for_a_real_endpoint_fit_the_job_of_the_demo() -> None:
     before = [line[1:].strip() for line in change.splitlines() if line.startswith("-")]
     after = [line[1:].strip() for line in change.splitlines() if line.startswith("+")]
     job: str = runpy.run_path(str(ROOT / "examples" / "demo.py"))["JOB"].format(
-        folder="demo-output", base_url=DEFAULT, store="demo-output/store.db"
+        folder="demo-output", base_url=before[0].removeprefix("base_url: "), store="demo-output/store.db"
     )
     job = re.sub(r" *# ->.*", "", job)
     for line in before:
