@@ -5,6 +5,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -410,3 +411,24 @@ def test_a_group_too_large_for_one_value_is_read_all_the_same(
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 30_000)
     assert store.get_many([put.entry.key for put in puts]) == {put.entry.key: [put.entry] for put in puts}
     store.close()
+
+
+def test_a_store_that_many_make_at_once_is_a_store_to_each_of_them(tmp_path: Path) -> None:
+    """Whoever looks while another one is making the file sees nothing yet or the whole, never a stranger's."""
+    failures: list[BaseException] = []
+
+    def open_all(start: threading.Barrier) -> None:
+        for round_ in range(40):
+            start.wait()
+            try:
+                SQLiteStore(tmp_path / f"{round_}.db").close()
+            except BaseException as error:  # noqa: BLE001 - shown by the assertion below
+                failures.append(error)
+
+    barrier = threading.Barrier(4)
+    threads = [threading.Thread(target=open_all, args=(barrier,)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []

@@ -100,9 +100,17 @@ def is_store(connection: sqlite3.Connection, path: str) -> bool:
 
     Raises `StoreError` for a store of another format and for a database of another program.
     """
-    (application,) = connection.execute("PRAGMA application_id").fetchone()
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    # All three of one moment: another process may be making this very store.
+    alone = not connection.in_transaction
+    if alone:
+        connection.execute("BEGIN")
+    try:
+        (application,) = connection.execute("PRAGMA application_id").fetchone()
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    finally:
+        if alone and connection.in_transaction:
+            connection.execute("COMMIT")
     if application == APPLICATION and version == FORMAT and tables:
         return True
     if application == APPLICATION and version > FORMAT:
