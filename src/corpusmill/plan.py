@@ -17,7 +17,7 @@ from corpusmill.errors import PromptError, SinkError, SourceError
 from corpusmill.fingerprint import canonical, digest
 from corpusmill.prompts.columns import is_text, resolve_column
 from corpusmill.prompts.prompt import Rendered
-from corpusmill.rows.columns import new_fields, outcome_column
+from corpusmill.rows.columns import new_fields
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -150,12 +150,7 @@ def check_endpoint(prompt: Prompt, endpoint: Endpoint) -> None:
 
 def check_apart(source: Source, sink: Sink, *, asked: object) -> None:
     """Raise `SinkError` when the output would be written over the source, or into a folder that is read whole."""
-    target = sink.layout.target
-    for state in source.files:
-        if state.place.path == target.path or state.place.path.startswith(target.path.rstrip("/") + "/"):
-            raise SinkError(
-                f"the sink {sink.shown} is or holds {state.shown}, which is read; write the output to another place"
-            )
+    sink.refuse_source(source.files)
     path = getattr(asked, "path", asked)
     if isinstance(path, str | Path) and not any(mark in str(path) for mark in "*?["):
         folder = str(path).rstrip("/") if "://" in str(path) else str(Path(path).absolute())
@@ -214,8 +209,3 @@ def check_clashes(
                 f"the new column {field.name!r} {same}, {clash[1]}{where}; choose another name for into"
             )
         taken[field.name.casefold()] = (field.name, "a new column of this run")
-
-
-def outcome_columns(prompts: Sequence[Prompt]) -> list[str]:
-    """Name the outcome columns of a run."""
-    return [outcome_column(prompt.into) for prompt in prompts]
