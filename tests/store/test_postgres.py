@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from typing import TYPE_CHECKING
 
@@ -169,3 +170,22 @@ def test_owners_claims_of_many_threads_do_not_meet(url: str) -> None:
     assert sum(granted) == 200
     for store in stores:
         store.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_child_opens_a_link_of_its_own(url: str) -> None:
+    """What the parent has idle is not used by a forked child, and goes on working after the child has ended."""
+    links = Links(url, read_only=False)
+    ours = links.run(lambda connection: connection.info.backend_pid)
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        theirs = links.run(lambda connection: connection.info.backend_pid)
+        os.write(writing, str(theirs).encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert int(os.read(reading, 20)) != ours
+    assert links.run(lambda connection: connection.info.backend_pid) == ours
+    os.close(reading)
+    os.close(writing)
+    links.close()

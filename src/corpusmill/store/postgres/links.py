@@ -44,6 +44,7 @@ class Links:
         self._read_only = read_only
         self._lock = threading.Lock()
         self._idle: list[Connection] = []
+        self._not_ours: list[Connection] = []
         self._closed = False
         self._process = os.getpid()
         try:
@@ -57,7 +58,6 @@ class Links:
 
         With `durable` it survives a power cut of the server once this returns, else only a kill of this process.
         """
-        psycopg = _psycopg()
         for left in reversed(range(TRIES)):
             try:
                 with self._explained(), self._connection() as connection, connection.transaction():
@@ -68,8 +68,6 @@ class Links:
                 if left == 0:
                     raise StoreError(f"store {self.shown}: others kept getting in the way") from error
                 time.sleep(0.01 * (TRIES - left))
-            except psycopg.Error as error:  # pragma: no cover - `_explained` has turned all of them
-                raise StoreError(f"store {self.shown}: {error}") from error
         raise AssertionError
 
     def close(self) -> None:
@@ -86,6 +84,12 @@ class Links:
         with self._lock:
             if self._closed:
                 raise StoreError(f"store {self.shown} is closed")
+            if self._process != os.getpid():
+                # What a parent has opened is its own: two processes on one link would read each other's answers, and
+                # closing it here would end it there.
+                self._not_ours.extend(self._idle)
+                self._idle = []
+                self._process = os.getpid()
             connection = self._idle.pop() if self._idle else None
         if connection is None:
             connection = self._open()
