@@ -1,4 +1,4 @@
-"""`enrich`: the flow from a source to a sink, readable on one screen; and `enrich_batches`, its streaming sister."""
+"""`enrich`: the flow from a source to a sink; `enrich_batches`, its streaming sister; and what both tell in the end."""
 
 from __future__ import annotations
 

@@ -153,7 +153,7 @@ class Engine:
     """Runs a `Work` to its end, in the event loop of the thread that the door gives it."""
 
     def __init__(self, work: Work) -> None:
-        """Prepare; nothing is opened or started yet."""
+        """Name to the store what the requests of each prompt share; nothing is started yet."""
         self._work = work
         self.wire = Wire()
         self.timeline = Timeline()

@@ -272,7 +272,7 @@ class Store(Protocol):
         ...
 
     def put_fields(self, shape: str, fields: Mapping[str, str]) -> None:
-        """Keep the digests that many requests share, once; an id that is known already is left as it is."""
+        """Keep the digests that many requests share, once; the id stands for just these digests."""
         ...
 
     def nearest(self, fields: Mapping[str, str]) -> Nearest | None:
