@@ -22,8 +22,9 @@ class RetryPolicy:
     """How failures of one row are met.
 
     `attempts` counts failures, never rate limits. `deadline` is in seconds and counts the row's attempts and its
-    back-off, not its waiting for permits, limits or the breaker; no single attempt lasts longer either. Back-off is exponential from `backoff` to
-    `backoff_max` seconds with full jitter, unless the response itself says how long to wait.
+    back-off, not its waiting for permits, limits or the breaker; no single attempt lasts longer either. Back-off is
+    exponential from `backoff` to `backoff_max` seconds with full jitter, unless the response itself says how long to
+    wait.
     """
 
     attempts: int = 8
