@@ -147,30 +147,18 @@ class EnrichOperator(BaseOperator):
 
     def execute(self, context: Context) -> Any:
         """Enrich, and give the small manifest that becomes the XCom."""
-        from corpusmill.run import enrich
+        from corpusmill.enrich_job import enrich_job
 
         assembled = self.assembled()
         job = assembled.job
         self.warn_of_store(job.store)
         with self.running(context):
-            report = enrich(
-                assembled.source,
-                job.sink,
-                *job.prompts,
-                endpoint=job.endpoint,
-                store=job.store,
-                mode=job.mode,
-                refresh=job.refresh,
-                limits=job.limits,
-                retry=job.retry,
-                failures=job.failures,
-                budget=job.budget,
-                prices=job.prices,
-                telemetry=job.telemetry,
+            report = enrich_job(
+                job,
+                source=assembled.source,
                 overwrite=self.overwrite,
                 progress=self.log_lines(),
                 on_start=self.take_engine,
-                written_job=job.written,
             )
         return self.finished(context, report)
 

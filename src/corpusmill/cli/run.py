@@ -15,10 +15,10 @@ import msgspec
 
 from corpusmill.cli.progress import EVERY, Display, duration
 from corpusmill.endpoints.sagemaker import SageMakerTransform
+from corpusmill.enrich_job import enrich_job
 from corpusmill.errors import InterruptedRunError, RunEndedError
 from corpusmill.job import job_schema, load_job
 from corpusmill.report import STATED, summary
-from corpusmill.run import enrich
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -107,25 +107,7 @@ def run_job(
     gc.freeze()
     with Display(quiet=quiet, every=progress_every) as display, signals(display) as stopper:
         try:
-            report = enrich(
-                job.source,
-                job.sink,
-                *job.prompts,
-                endpoint=job.endpoint,
-                store=job.store,
-                mode=job.mode,
-                refresh=job.refresh,
-                limits=job.limits,
-                retry=job.retry,
-                failures=job.failures,
-                budget=job.budget,
-                prices=job.prices,
-                telemetry=job.telemetry,
-                overwrite=overwrite,
-                progress=display,
-                on_start=stopper.take,
-                written_job=job.written,
-            )
+            report = enrich_job(job, overwrite=overwrite, progress=display, on_start=stopper.take)
         except RunEndedError as error:
             if error.report is not None and as_json:
                 write_json(summary(error.report))

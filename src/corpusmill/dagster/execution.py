@@ -18,8 +18,8 @@ from corpusmill.dagster.failures import RESETS_AT, WAITS_FOR, as_failure, is_of_
 from corpusmill.dagster.metadata import data_version, materialisation_metadata
 from corpusmill.dagster.partitions import keys_of
 from corpusmill.dagster.quality import judged, schema_differences, tally
+from corpusmill.enrich_job import enrich_job
 from corpusmill.errors import CorpusmillError
-from corpusmill.run import enrich
 from corpusmill.tables import open_sink, open_source, read
 
 if TYPE_CHECKING:
@@ -153,23 +153,10 @@ class Execution:
         job = self.blueprint.job_for(keys, self.context.resources)
         sink = open_sink(job.sink)
         before = sink.manifest()
-        report = enrich(
-            job.source,
-            job.sink,
-            *job.prompts,
-            endpoint=job.endpoint,
-            store=job.store,
-            mode=job.mode,
-            refresh=job.refresh,
-            limits=job.limits,
-            retry=job.retry,
-            failures=job.failures,
-            budget=job.budget,
-            prices=job.prices,
-            telemetry=job.telemetry,
+        report = enrich_job(
+            job,
             overwrite=self.overwrite or self._is_own(partition, before),
             progress=self._progress(partition),
-            written_job=job.written,
         )
         manifest = sink.manifest()
         assert manifest is not None
