@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from corpusmill.errors import PromptError
@@ -11,27 +11,22 @@ from corpusmill.prompts.checks.answering import answer_notes
 from corpusmill.prompts.fields import (
     check_ceiling,
     check_column,
-    check_into,
-    check_returns,
     check_text,
-    guard,
     is_blank,
-    raised_ceiling,
     set_fields,
 )
 from corpusmill.prompts.judging import read_answer, refused
 from corpusmill.prompts.languages import Language, language_of
-from corpusmill.prompts.prompt import Input, Judgement, Rendered
-from corpusmill.prompts.sampling import Sampling, wire_parameters
-from corpusmill.prompts.wording import Layout, Wording, read_wording
+from corpusmill.prompts.prompt import Judgement, Rendered
+from corpusmill.prompts.worded import Worded, shared_fields
+from corpusmill.prompts.wording import Layout, read_wording
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    import pyarrow as pa
-
     from corpusmill.exchange import Completion
+    from corpusmill.prompts.sampling import Sampling
 
 _NAMES: Final = frozenset({"question", "context", "instruction", "language"})
 
@@ -44,7 +39,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True, init=False)
-class Answer:
+class Answer(Worded):
     """Answer a question from a context.
 
     `question` and `context` are a text, the same for every row, or a `Column` (or `{"column": name}`); at
@@ -56,18 +51,7 @@ class Answer:
 
     question: str | Column
     context: str | Column
-    into: str
-    instruction: str | None
     language: Language | None
-    wording: Wording
-    max_tokens: int | None
-    escalate_to: int | None
-    returns: Mapping[str, str]
-    vary_by: str | None
-    parameters: Mapping[str, Any]
-    inputs: tuple[Input, ...]
-    _cap: tuple[int | None, int | None] = field(repr=False)
-    _layout: Layout = field(repr=False, compare=False)
 
     def __init__(
         self,
@@ -104,24 +88,26 @@ class Answer:
             constants={"instruction": instruction, "language": tongue.name if tongue else None, **fixed},
             by_row=frozenset({"question", "context"} - fixed.keys()),
         )
-        reads = columns if vary_by is None else (*columns, check_column("answer", "vary_by", vary_by))
+        shared = shared_fields(
+            "answer",
+            into=into,
+            reads=columns,
+            instruction=instruction,
+            wording=words,
+            layout=layout,
+            max_tokens=max_tokens,
+            escalate_to=escalate_to,
+            returns=returns,
+            vary_by=vary_by,
+            sampling=sampling,
+        )
         set_fields(
             self,
             {
+                **shared,
                 "question": asked,
                 "context": material,
-                "into": check_into("answer", into),
-                "instruction": instruction,
                 "language": tongue,
-                "wording": words,
-                "max_tokens": max_tokens,
-                "escalate_to": raised_ceiling(max_tokens, escalate_to),
-                "returns": check_returns("answer", returns),
-                "vary_by": vary_by,
-                "parameters": wire_parameters({"temperature": 0, **sampling}),
-                "inputs": tuple(Input(path=path) for path in reads),
-                "_cap": (max_tokens, escalate_to),
-                "_layout": layout,
             },
         )
 
@@ -130,38 +116,14 @@ class Answer:
         """The tags of the languages that the model must know, as far as they are stated."""
         return () if self.language is None else (self.language.tag,)
 
-    @property
-    def media(self) -> frozenset[str]:
-        """None: messages are text."""
-        return frozenset()
-
-    @property
-    def tools_column(self) -> None:
-        """None: rows bring no tools."""
-        return
-
-    @property
-    def value_type(self) -> pa.DataType:
-        """Text."""
-        import pyarrow as pa
-
-        return pa.string()
-
     def content(self) -> dict[str, Any]:
         """Everything that the run key covers."""
         return {
             "prompt": "answer",
             "question": _written(self.question),
             "context": _written(self.context),
-            "into": self.into,
-            "instruction": self.instruction,
             "language": self.language.tag if self.language else None,
-            "wording": self.wording.table,
-            "max_tokens": self._cap[0],
-            "escalate_to": self._cap[1],
-            "returns": dict(self.returns),
-            "vary_by": self.vary_by,
-            "parameters": dict(self.parameters),
+            **self._shared_content(),
         }
 
     def render(self, values: Sequence[Any]) -> Rendered | None:
@@ -169,10 +131,8 @@ class Answer:
         question, context = self._sides(values)
         if is_blank(question) or is_blank(context):
             return None
-        return Rendered(
-            messages=self._layout.fill({"question": question, "context": context}),
-            ceiling=self.max_tokens or guard(len(question) + len(context)),
-            vary=None if self.vary_by is None else values[-1] or "",
+        return self._filled(
+            {"question": question, "context": context}, size=len(question) + len(context), values=values
         )
 
     def judge(self, values: Sequence[Any], completion: Completion) -> Judgement:

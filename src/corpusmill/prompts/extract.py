@@ -16,19 +16,15 @@ from corpusmill.prompts.checks.wrapping import without_reasoning
 from corpusmill.prompts.fields import (
     check_ceiling,
     check_column,
-    check_into,
-    check_returns,
     check_text,
-    guard,
     is_blank,
-    raised_ceiling,
     set_fields,
 )
 from corpusmill.prompts.judging import SHOWN, nothing_left, refused
-from corpusmill.prompts.prompt import Input, Judgement, Rendered
-from corpusmill.prompts.sampling import Sampling, wire_parameters
+from corpusmill.prompts.prompt import Judgement, Rendered
 from corpusmill.prompts.shapes import DoesNotFitError, Shape, shape_of
-from corpusmill.prompts.wording import Layout, Wording, read_wording
+from corpusmill.prompts.worded import Worded, shared_fields
+from corpusmill.prompts.wording import Layout, read_wording
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,6 +32,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from corpusmill.exchange import Completion
+    from corpusmill.prompts.sampling import Sampling
 
 Enforced = Literal["json_schema", "json_object", "wording"]
 
@@ -44,7 +41,7 @@ _NAMES: Final = frozenset({"text", "instruction", "schema"})
 
 
 @dataclass(frozen=True, slots=True, init=False)
-class Extract:
+class Extract(Worded):
     """Extract data from a text column.
 
     `column` is read, `into` is filled with the Arrow type that the schema gives (see `shapes`). `schema` is
@@ -59,20 +56,9 @@ class Extract:
     """
 
     column: str
-    into: str
     schema: Mapping[str, Any]
     strict: bool
     enforced: Enforced
-    instruction: str | None
-    wording: Wording
-    max_tokens: int | None
-    escalate_to: int | None
-    returns: Mapping[str, str]
-    vary_by: str | None
-    parameters: Mapping[str, Any]
-    inputs: tuple[Input, ...]
-    _cap: tuple[int | None, int | None] = field(repr=False)
-    _layout: Layout = field(repr=False, compare=False)
     _shape: Shape = field(repr=False, compare=False)
     _schema_text: str = field(repr=False, compare=False)
 
@@ -110,8 +96,20 @@ class Extract:
             words, constants={"instruction": instruction, "schema": written}, by_row=frozenset({"text"})
         )
         column = check_column("extract", "column", column)
-        reads = (column,) if vary_by is None else (column, check_column("extract", "vary_by", vary_by))
-        parameters = wire_parameters({"temperature": 0, **sampling})
+        shared = shared_fields(
+            "extract",
+            into=into,
+            reads=(column,),
+            instruction=instruction,
+            wording=words,
+            layout=layout,
+            max_tokens=max_tokens,
+            escalate_to=escalate_to,
+            returns=returns,
+            vary_by=vary_by,
+            sampling=sampling,
+        )
+        parameters = shared["parameters"]
         if enforced == "json_schema":
             named = {"name": _name(described, into), "schema": described, "strict": strict}
             parameters["response_format"] = {"type": "json_schema", "json_schema": named}
@@ -120,21 +118,11 @@ class Extract:
         set_fields(
             self,
             {
+                **shared,
                 "column": column,
-                "into": check_into("extract", into),
                 "schema": described,
                 "strict": strict,
                 "enforced": enforced,
-                "instruction": instruction,
-                "wording": words,
-                "max_tokens": max_tokens,
-                "escalate_to": raised_ceiling(max_tokens, escalate_to),
-                "returns": check_returns("extract", returns),
-                "vary_by": vary_by,
-                "parameters": parameters,
-                "inputs": tuple(Input(path=path) for path in reads),
-                "_cap": (max_tokens, escalate_to),
-                "_layout": layout,
                 "_shape": shape_of(described),
                 "_schema_text": json.dumps(described),
             },
@@ -146,16 +134,6 @@ class Extract:
         return ()
 
     @property
-    def media(self) -> frozenset[str]:
-        """None: messages are text."""
-        return frozenset()
-
-    @property
-    def tools_column(self) -> None:
-        """None: rows bring no tools."""
-        return
-
-    @property
     def value_type(self) -> pa.DataType:
         """The Arrow type that the schema gives."""
         return self._shape.arrow()
@@ -165,18 +143,11 @@ class Extract:
         return {
             "prompt": "extract",
             "column": self.column,
-            "into": self.into,
             # The order of a schema's members reaches the model, so that it is content.
             "json_schema": self.schema,
             "strict": self.strict,
             "enforced": self.enforced,
-            "instruction": self.instruction,
-            "wording": self.wording.table,
-            "max_tokens": self._cap[0],
-            "escalate_to": self._cap[1],
-            "returns": dict(self.returns),
-            "vary_by": self.vary_by,
-            "parameters": dict(self.parameters),
+            **self._shared_content(),
         }
 
     def render(self, values: Sequence[Any]) -> Rendered | None:
@@ -184,11 +155,7 @@ class Extract:
         text: str | None = values[0]
         if text is None or is_blank(text):
             return None
-        return Rendered(
-            messages=self._layout.fill({"text": text}),
-            ceiling=self.max_tokens or guard(len(text)),
-            vary=None if self.vary_by is None else values[1] or "",
-        )
+        return self._filled({"text": text}, size=len(text), values=values)
 
     def judge(self, values: Sequence[Any], completion: Completion) -> Judgement:
         """Take a valid answer as a typed value; any other is `invalid`, `refused` or `failed`."""

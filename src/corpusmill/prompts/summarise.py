@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from corpusmill.errors import PromptError
@@ -10,33 +10,28 @@ from corpusmill.prompts.checks.summary import summary_notes
 from corpusmill.prompts.fields import (
     check_ceiling,
     check_column,
-    check_into,
-    check_returns,
     check_text,
-    guard,
     is_blank,
-    raised_ceiling,
     set_fields,
 )
 from corpusmill.prompts.judging import read_answer, refused
 from corpusmill.prompts.languages import Language, language_of
-from corpusmill.prompts.prompt import Input, Judgement, Rendered
-from corpusmill.prompts.sampling import Sampling, wire_parameters
-from corpusmill.prompts.wording import Layout, Wording, read_wording
+from corpusmill.prompts.prompt import Judgement, Rendered
+from corpusmill.prompts.worded import Worded, shared_fields
+from corpusmill.prompts.wording import Layout, read_wording
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    import pyarrow as pa
-
     from corpusmill.exchange import Completion
+    from corpusmill.prompts.sampling import Sampling
 
 _NAMES: Final = frozenset({"text", "instruction", "language", "length"})
 
 
 @dataclass(frozen=True, slots=True, init=False)
-class Summarise:
+class Summarise(Worded):
     """Summarise a text column.
 
     `column` is read, `into` (string) is filled. `length` is a text such as `three sentences`, or a number
@@ -46,19 +41,8 @@ class Summarise:
     """
 
     column: str
-    into: str
-    instruction: str | None
     language: Language | None
     length: str | None
-    wording: Wording
-    max_tokens: int | None
-    escalate_to: int | None
-    returns: Mapping[str, str]
-    vary_by: str | None
-    parameters: Mapping[str, Any]
-    inputs: tuple[Input, ...]
-    _cap: tuple[int | None, int | None] = field(repr=False)
-    _layout: Layout = field(repr=False, compare=False)
 
     def __init__(
         self,
@@ -91,24 +75,26 @@ class Summarise:
             by_row=frozenset({"text"}),
         )
         column = check_column("summarise", "column", column)
-        reads = (column,) if vary_by is None else (column, check_column("summarise", "vary_by", vary_by))
+        shared = shared_fields(
+            "summarise",
+            into=into,
+            reads=(column,),
+            instruction=instruction,
+            wording=words,
+            layout=layout,
+            max_tokens=max_tokens,
+            escalate_to=escalate_to,
+            returns=returns,
+            vary_by=vary_by,
+            sampling=sampling,
+        )
         set_fields(
             self,
             {
+                **shared,
                 "column": column,
-                "into": check_into("summarise", into),
-                "instruction": instruction,
                 "language": tongue,
                 "length": extent,
-                "wording": words,
-                "max_tokens": max_tokens,
-                "escalate_to": raised_ceiling(max_tokens, escalate_to),
-                "returns": check_returns("summarise", returns),
-                "vary_by": vary_by,
-                "parameters": wire_parameters({"temperature": 0, **sampling}),
-                "inputs": tuple(Input(path=path) for path in reads),
-                "_cap": (max_tokens, escalate_to),
-                "_layout": layout,
             },
         )
 
@@ -117,38 +103,14 @@ class Summarise:
         """The tags of the languages that the model must know, as far as they are stated."""
         return () if self.language is None else (self.language.tag,)
 
-    @property
-    def media(self) -> frozenset[str]:
-        """None: messages are text."""
-        return frozenset()
-
-    @property
-    def tools_column(self) -> None:
-        """None: rows bring no tools."""
-        return
-
-    @property
-    def value_type(self) -> pa.DataType:
-        """Text."""
-        import pyarrow as pa
-
-        return pa.string()
-
     def content(self) -> dict[str, Any]:
         """Everything that the run key covers."""
         return {
             "prompt": "summarise",
             "column": self.column,
-            "into": self.into,
-            "instruction": self.instruction,
             "language": self.language.tag if self.language else None,
             "length": self.length,
-            "wording": self.wording.table,
-            "max_tokens": self._cap[0],
-            "escalate_to": self._cap[1],
-            "returns": dict(self.returns),
-            "vary_by": self.vary_by,
-            "parameters": dict(self.parameters),
+            **self._shared_content(),
         }
 
     def render(self, values: Sequence[Any]) -> Rendered | None:
@@ -156,11 +118,7 @@ class Summarise:
         text: str | None = values[0]
         if text is None or is_blank(text):
             return None
-        return Rendered(
-            messages=self._layout.fill({"text": text}),
-            ceiling=self.max_tokens or guard(len(text)),
-            vary=None if self.vary_by is None else values[1] or "",
-        )
+        return self._filled({"text": text}, size=len(text), values=values)
 
     def judge(self, values: Sequence[Any], completion: Completion) -> Judgement:
         """Take the summary; what it should not have is noted, a refusal is `refused`, nothing is `failed`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from corpusmill.prompts.checks.translation import translation_notes
@@ -10,35 +10,30 @@ from corpusmill.prompts.examples import read_examples
 from corpusmill.prompts.fields import (
     check_ceiling,
     check_column,
-    check_into,
-    check_returns,
     check_text,
-    guard,
     is_blank,
-    raised_ceiling,
     set_fields,
 )
 from corpusmill.prompts.glossary import Glossary, read_glossary
 from corpusmill.prompts.judging import read_answer, refused
 from corpusmill.prompts.languages import Language, language_of
-from corpusmill.prompts.prompt import Input, Judgement, Rendered
-from corpusmill.prompts.sampling import Sampling, wire_parameters
-from corpusmill.prompts.wording import Layout, Wording, read_wording
+from corpusmill.prompts.prompt import Judgement, Rendered
+from corpusmill.prompts.worded import Worded, shared_fields
+from corpusmill.prompts.wording import Layout, read_wording
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    import pyarrow as pa
-
     from corpusmill.exchange import Completion
     from corpusmill.prompts.pairs import Pairs
+    from corpusmill.prompts.sampling import Sampling
 
 _NAMES: Final = frozenset({"text", "from", "to", "glossary", "examples", "register", "instruction"})
 
 
 @dataclass(frozen=True, slots=True, init=False)
-class Translate:
+class Translate(Worded):
     """Translate a text column.
 
     `column` is read, `into` (string) is filled. `to` and `from_` are language codes or English names;
@@ -55,22 +50,11 @@ class Translate:
     """
 
     column: str
-    into: str
     to: Language
     from_: Language | None
     glossary: Glossary | None
     examples: tuple[tuple[str, str], ...]
     register: str | None
-    instruction: str | None
-    wording: Wording
-    max_tokens: int | None
-    escalate_to: int | None
-    returns: Mapping[str, str]
-    vary_by: str | None
-    parameters: Mapping[str, Any]
-    inputs: tuple[Input, ...]
-    _cap: tuple[int | None, int | None] = field(repr=False)
-    _layout: Layout = field(repr=False, compare=False)
 
     def __init__(
         self,
@@ -111,27 +95,29 @@ class Translate:
             examples=pairs,
         )
         column = check_column("translate", "column", column)
-        reads = (column,) if vary_by is None else (column, check_column("translate", "vary_by", vary_by))
+        shared = shared_fields(
+            "translate",
+            into=into,
+            reads=(column,),
+            instruction=instruction,
+            wording=words,
+            layout=layout,
+            max_tokens=max_tokens,
+            escalate_to=escalate_to,
+            returns=returns,
+            vary_by=vary_by,
+            sampling=sampling,
+        )
         set_fields(
             self,
             {
+                **shared,
                 "column": column,
-                "into": check_into("translate", into),
                 "to": target,
                 "from_": source,
                 "glossary": terms,
                 "examples": pairs,
                 "register": register,
-                "instruction": instruction,
-                "wording": words,
-                "max_tokens": max_tokens,
-                "escalate_to": raised_ceiling(max_tokens, escalate_to),
-                "returns": check_returns("translate", returns),
-                "vary_by": vary_by,
-                "parameters": wire_parameters({"temperature": 0, **sampling}),
-                "inputs": tuple(Input(path=path) for path in reads),
-                "_cap": (max_tokens, escalate_to),
-                "_layout": layout,
             },
         )
 
@@ -140,41 +126,17 @@ class Translate:
         """The tags of the languages that the model must know."""
         return (self.to.tag,) if self.from_ is None else (self.from_.tag, self.to.tag)
 
-    @property
-    def media(self) -> frozenset[str]:
-        """None: messages are text."""
-        return frozenset()
-
-    @property
-    def tools_column(self) -> None:
-        """None: rows bring no tools."""
-        return
-
-    @property
-    def value_type(self) -> pa.DataType:
-        """Text."""
-        import pyarrow as pa
-
-        return pa.string()
-
     def content(self) -> dict[str, Any]:
         """Everything that the run key covers; a glossary by its digest."""
         return {
             "prompt": "translate",
             "column": self.column,
-            "into": self.into,
             "to": self.to.tag,
             "from": self.from_.tag if self.from_ else None,
             "glossary": self.glossary.digest if self.glossary else None,
             "examples": [list(pair) for pair in self.examples],
             "register": self.register,
-            "instruction": self.instruction,
-            "wording": self.wording.table,
-            "max_tokens": self._cap[0],
-            "escalate_to": self._cap[1],
-            "returns": dict(self.returns),
-            "vary_by": self.vary_by,
-            "parameters": dict(self.parameters),
+            **self._shared_content(),
         }
 
     def render(self, values: Sequence[Any]) -> Rendered | None:
@@ -189,11 +151,7 @@ class Translate:
             row["glossary"] = (
                 "\n".join(line.fill({"source": one, "target": other}) for one, other in terms) or None
             )
-        return Rendered(
-            messages=self._layout.fill(row),
-            ceiling=self.max_tokens or guard(len(text)),
-            vary=None if self.vary_by is None else values[1] or "",
-        )
+        return self._filled(row, size=len(text), values=values)
 
     def judge(self, values: Sequence[Any], completion: Completion) -> Judgement:
         """Take the translation and note where it deviates from the text; what declines is `refused`."""
