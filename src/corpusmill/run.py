@@ -1,35 +1,30 @@
-"""`enrich`: the flow from a source to a sink; `enrich_batches`, its streaming sister; and what both tell in the end."""
+"""`enrich`: the flow from a source to a sink; and `enrich_batches`, its streaming sister."""
 
 from __future__ import annotations
 
 import contextlib
-import time
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-import msgspec
-import psutil
 import pyarrow as pa
 
-from corpusmill.endpoints.endpoint import shown_url
-from corpusmill.endpoints.prices import Prices, prices_of
-from corpusmill.engine.asking import Terms
-from corpusmill.engine.door import EngineThread
-from corpusmill.engine.engine import Engine, Work
-from corpusmill.engine.fitting import fit_of
+from corpusmill.endpoints.prices import prices_of
 from corpusmill.engine.outputs import FailureLog, OrderedOutput, PartsOutput
-from corpusmill.engine.pages import Binder
-from corpusmill.engine.tally import Ledger
-from corpusmill.errors import RunEndedError, StoreError, TooManyFailuresError, UsageError
+from corpusmill.errors import UsageError
 from corpusmill.killpoints import reach
-from corpusmill.page import render
-from corpusmill.plan import check_apart, make_plan, throwaway_key
-from corpusmill.policy import DEFAULT_STORE, MODES, Budget, FailurePolicy, Limits, RetryPolicy
-from corpusmill.report import PromptReport, RunReport, summary
-from corpusmill.rows.prompt_cut import PROMPT_CUT, prompt_cut_warning
-from corpusmill.rows.render import Renderer
-from corpusmill.store import open_in_mode
-from corpusmill.tables import SinkSpec, changed_types, check_storable, open_sink, open_source
+from corpusmill.plan import check_apart, make_plan
+from corpusmill.policy import DEFAULT_STORE, Budget, FailurePolicy, Limits, RetryPolicy
+from corpusmill.report import RunReport, summary
+from corpusmill.running import (
+    Conduct,
+    Running,
+    failed_rows,
+    opened_store,
+    price_of,
+    refuse_failures,
+    sidecars_of,
+    skipped_report,
+)
+from corpusmill.tables import SinkSpec, check_storable, open_sink, open_source
 from corpusmill.transform.running import Filling, check_streamable, filled_by_jobs
 
 if TYPE_CHECKING:
@@ -38,46 +33,12 @@ if TYPE_CHECKING:
     import httpx
 
     from corpusmill.endpoints import Endpoint
-    from corpusmill.engine.engine import Chunk, Output, Progress
+    from corpusmill.engine.engine import Engine, Progress
     from corpusmill.outcome import Status
     from corpusmill.plan import Plan
-    from corpusmill.policy import Mode
     from corpusmill.prompts.prompt import Prompt
-    from corpusmill.store import Membership, Store
-    from corpusmill.tables import Manifest, SinkLike, Source, SourceLike
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Conduct:
-    """How a run behaves: everything that is not content."""
-
-    store: str | Store = DEFAULT_STORE
-    mode: str = "read-write"
-    refresh: Sequence[Status] | None = None
-    limits: Limits = field(default_factory=Limits)
-    retry: RetryPolicy = field(default_factory=RetryPolicy)
-    failures: FailurePolicy = field(default_factory=FailurePolicy)
-    budget: Budget | None = None
-    prices: Prices | None = None
-    transport: httpx.AsyncBaseTransport | None = None
-    progress: Callable[[Progress], None] | None = None
-    on_start: Callable[[Engine], None] | None = None
-
-    def check(self) -> None:
-        """Raise `UsageError` for a mode that does not exist or does not fit the rest."""
-        if self.mode not in MODES:
-            raise UsageError(f"the store's mode is {self.mode!r}; known are {', '.join(MODES)}")
-        if self.refresh and self.mode != "refresh":
-            raise UsageError(
-                f"refresh names statuses, and the store's mode is {self.mode!r}; it must be 'refresh'"
-            )
-        if not isinstance(self.store, str) and self.mode not in ("read-write", "refresh"):
-            raise UsageError(f"the mode {self.mode!r} needs the store's URL, and an open store is given")
-        if self.budget is not None and self.budget.usd is not None and self.prices is None:
-            raise UsageError(
-                f"budget.usd is {self.budget.usd:g}, and what a token costs is not known for this endpoint; "
-                "state prices (US dollars for a million prompt and completion tokens), or a budget of tokens"
-            )
+    from corpusmill.store import Store
+    from corpusmill.tables import SinkLike, Source, SourceLike
 
 
 def enrich(
@@ -272,175 +233,6 @@ def _stream(
         refuse_failures(report, conduct.failures, None, log)
 
 
-class Running:
-    """One run with its store open: from chunks to a report."""
-
-    def __init__(
-        self,
-        plan: Plan,
-        prompts: Sequence[Prompt],
-        endpoint: Endpoint,
-        conduct: Conduct,
-        store: Store,
-        *,
-        total: int | None,
-        telemetry: bool,
-        log: FailureLog,
-        refused: Callable[[bytes], tuple[str, str] | None] | None = None,
-    ) -> None:
-        check_descriptors(conduct.limits.concurrency)
-        self._plan = plan
-        self._prompts = prompts
-        self._endpoint = endpoint
-        self._conduct = conduct
-        self._store = store
-        self._total = total
-        self._refused = refused
-        self._ledger = Ledger([prompt.into for prompt in prompts])
-        self._binder = Binder(
-            prompts=prompts,
-            kept_columns=plan.kept,
-            schema=plan.schema,
-            telemetry=telemetry,
-            ledger=self._ledger,
-            failed=log.add,
-        )
-        self._started = time.monotonic()
-        self._member: Membership | None = None
-        self._engine: Engine | None = None
-
-    def start(self, chunks: Iterator[Chunk], output: Output) -> EngineThread:
-        """Join the store and start the engine."""
-        conduct = self._conduct
-        member = self._store.join(self._plan.run_key or throwaway_key(), label=self._endpoint.identity)
-        self._member = member
-        work = Work(
-            chunks=chunks,
-            renderers=[
-                Renderer(prompt, identity=self._endpoint.identity, check=self._endpoint.check)
-                for prompt in self._prompts
-            ],
-            endpoint=self._endpoint,
-            store=self._store,
-            member=member,
-            terms=Terms(
-                retry=conduct.retry,
-                budget=conduct.budget,
-                context_tokens=self._endpoint.capabilities.context_tokens,
-                not_before=member.first_started_at if conduct.mode == "refresh" else None,
-                refresh=frozenset(conduct.refresh) if conduct.refresh else None,
-                price=_price(conduct),
-                fit=fit_of(self._store, self._endpoint),
-                refused=self._refused,
-            ),
-            limits=conduct.limits,
-            binder=self._binder,
-            output=output,
-            ledger=self._ledger,
-            replay=conduct.mode == "replay",
-            total=self._total,
-            transport=conduct.transport,
-            progress=conduct.progress,
-        )
-        engine = Engine(work)
-        self._engine = engine
-        if conduct.on_start is not None:
-            conduct.on_start(engine)
-        return EngineThread(engine.run, engine)
-
-    def go(self, chunks: Iterator[Chunk], output: Output, *, shown: str, job: Mapping[str, Any]) -> RunReport:
-        """Run to the end, and give the report, checked."""
-        thread = self.start(chunks, output)
-        try:
-            thread.wait()
-        except RunEndedError as error:
-            error.report = self.report(output=shown, job=job)
-            raise
-        finally:
-            self.part(thread)
-        report = self.report(output=shown, job=job)
-        report.check()
-        return report
-
-    def part(self, thread: EngineThread) -> None:
-        """Give up what the run holds in the store, unless it may hold answers that were paid and could not be kept.
-
-        Then it goes without a word: whoever asks again counts what was in flight as possibly paid twice.
-        """
-        if self._member is None:
-            return
-        if thread.done.is_set() and not isinstance(thread.failure, StoreError):
-            self._store.leave(self._member.owner)
-        else:
-            self._store.abandon(self._member.owner)
-
-    def finish(self) -> None:
-        """Close the account of the run key: the next run of it starts anew."""
-        if self._plan.run_key is not None:
-            self._store.finish(self._plan.run_key)
-
-    def report(self, *, output: str | None, job: Mapping[str, Any]) -> RunReport:
-        """Say what was done so far."""
-        engine, ledger = self._engine, self._ledger
-        assert engine is not None
-        assert self._member is not None
-        wire = engine.wire
-        prompts = [
-            PromptReport(
-                into=account.into,
-                outcomes=dict(account.outcomes),
-                live=account.origins["live"],
-                cached=account.origins["cached"],
-                deduplicated=account.origins["deduplicated"],
-                skipped=account.origins["skipped"],
-                unanswered=account.origins["unanswered"],
-                notes=dict(account.notes),
-                errors=dict(account.errors),
-                prompt_tokens=account.prompt_tokens,
-                completion_tokens=account.completion_tokens,
-            )
-            for account in ledger.prompts
-        ]
-        outcomes: dict[str, int] = {}
-        for prompt in prompts:
-            for status, count in prompt.outcomes.items():
-                outcomes[status] = outcomes.get(status, 0) + count
-        price = _price(self._conduct)
-        return RunReport(
-            rows=ledger.rows,
-            outcomes=outcomes,
-            live=sum(prompt.live for prompt in prompts),
-            cached=sum(prompt.cached for prompt in prompts),
-            deduplicated=sum(prompt.deduplicated for prompt in prompts),
-            skipped=sum(prompt.skipped for prompt in prompts),
-            unanswered=sum(prompt.unanswered for prompt in prompts),
-            attempts=wire.attempts,
-            possibly_paid_twice=self._store.spend(self._member.run_key).possibly_paid_twice,
-            prompt_tokens=wire.prompt_tokens,
-            completion_tokens=wire.completion_tokens,
-            cost=price(wire.prompt_tokens, wire.completion_tokens) if price else None,
-            prices=None if self._conduct.prices is None else self._conduct.prices.origin,
-            seconds=round(time.monotonic() - self._started, 3),
-            output=output,
-            skipped_run=False,
-            run_key=self._plan.run_key,
-            model=self._endpoint.model,
-            endpoint=shown_url(self._endpoint.url),
-            prompts=prompts,
-            retries=dict(wire.retries),
-            rate_limited=wire.rate_limited,
-            answers=wire.live,
-            changed_types=changed_types(self._plan.schema),
-            warnings=_warnings(prompts),
-            latency=list(wire.latency),
-            timeline=list(engine.timeline.moments),
-            samples=list(ledger.samples),
-            slowest=ledger.slowest,
-            failures=list(ledger.failures),
-            job=job,
-        )
-
-
 def _filling(
     conduct: Conduct, opened: Source, plan: Plan, prompts: Sequence[Prompt], store: Store
 ) -> Filling:
@@ -452,23 +244,10 @@ def _filling(
         refresh=conduct.mode == "refresh",
         statuses=frozenset(conduct.refresh) if conduct.refresh else None,
         replay=conduct.mode == "replay",
-        price=_price(conduct),
+        price=price_of(conduct),
         progress=conduct.progress,
         on_start=conduct.on_start,
     )
-
-
-@contextlib.contextmanager
-def opened_store(conduct: Conduct) -> Iterator[Store]:
-    """Open the store as the mode has it; close it in the end, unless it was given open."""
-    if not isinstance(conduct.store, str):
-        yield conduct.store
-        return
-    store = open_in_mode(conduct.store, cast("Mode", conduct.mode))
-    try:
-        yield store
-    finally:
-        store.close()
 
 
 def _reader(batches: Iterable[pa.RecordBatch] | pa.RecordBatchReader | pa.Table) -> pa.RecordBatchReader:
@@ -488,95 +267,6 @@ def _reader(batches: Iterable[pa.RecordBatch] | pa.RecordBatchReader | pa.Table)
         yield from iterator
 
     return pa.RecordBatchReader.from_batches(first.schema, chain())
-
-
-def _price(conduct: Conduct) -> Callable[[int, int], float] | None:
-    return None if conduct.prices is None else conduct.prices.cost
-
-
-def _warnings(prompts: Sequence[PromptReport]) -> list[str]:
-    """Say once what rows are flagged for one by one."""
-    rows = sum(prompt.notes.get(PROMPT_CUT, 0) for prompt in prompts)
-    return [prompt_cut_warning(rows)] if rows else []
-
-
-def failed_rows(prompt: PromptReport, statuses: Sequence[str]) -> int:
-    """Count the rows of a prompt that have one of these statuses."""
-    return sum(prompt.outcomes.get(status, 0) for status in statuses)
-
-
-def refuse_failures(report: RunReport, policy: FailurePolicy, target: Any, log: FailureLog) -> None:
-    """Raise `TooManyFailuresError` when more rows failed than may; they are then listed beside the sink `target`."""
-    for prompt in report.prompts:
-        asked = report.rows - prompt.skipped
-        failed = failed_rows(prompt, policy.statuses)
-        if asked and failed / asked > policy.max_failed:
-            where = f" They are listed in {target.write_failures(log.lines())}." if target is not None else ""
-            kinds = ", ".join(
-                f"{count} {kind}" for kind, count in sorted(prompt.errors.items(), key=lambda i: -i[1])[:5]
-            )
-            error = TooManyFailuresError(
-                f"{failed} of {asked} rows failed for {prompt.into!r} ({failed / asked:.1%}: {kinds}), and "
-                f"max_failed is {policy.max_failed:.1%}: nothing was committed.{where} "
-                "What was answered is kept; run again to ask the failed rows again, or raise max_failed"
-            )
-            error.report = report
-            raise error
-
-
-def sidecars_of(report: RunReport, log: FailureLog) -> dict[str, bytes]:
-    """Give the files that lie beside the manifest, by name."""
-    sidecars = {
-        "report.json": msgspec.json.format(msgspec.json.encode(report.as_dict()), indent=1) + b"\n",
-        "report.html": render(report).encode(),
-    }
-    if log.rows:
-        sidecars["failures.jsonl"] = log.content()
-    return sidecars
-
-
-def skipped_report(manifest: Manifest | None, shown: str) -> RunReport:
-    """Give the report of a run that had nothing to do, from what the run before it wrote down."""
-    assert manifest is not None
-    before = manifest.extra.get("report", {})
-    unanswered, skipped = before.get("unanswered", 0), before.get("skipped", 0)
-    total = sum(before.get("outcomes", {}).values())
-    return RunReport(
-        rows=manifest.rows,
-        outcomes=before.get("outcomes", {}),
-        live=0,
-        cached=total - unanswered - skipped,
-        deduplicated=0,
-        skipped=skipped,
-        unanswered=unanswered,
-        attempts=0,
-        possibly_paid_twice=before.get("possibly_paid_twice", 0),
-        prompt_tokens=0,
-        completion_tokens=0,
-        cost=0.0,
-        seconds=0.0,
-        output=shown,
-        skipped_run=True,
-        run_key=manifest.run_key,
-    )
-
-
-def check_descriptors(concurrency: int) -> None:
-    """Raise `UsageError` when the process may not open as many files as the concurrency needs."""
-    process = psutil.Process()
-    if not hasattr(process, "rlimit"):
-        return
-    soft, hard = process.rlimit(psutil.RLIMIT_NOFILE)
-    needed = process.num_fds() + concurrency + 64
-    if soft == -1 or needed <= soft:
-        return
-    if hard == -1 or needed <= hard:
-        process.rlimit(psutil.RLIMIT_NOFILE, (needed, hard))
-        return
-    raise UsageError(
-        f"limits.concurrency is {concurrency}, which needs about {needed} open files; this process may have {soft}. "
-        f"Lower the concurrency to {max(1, soft - process.num_fds() - 64)} or raise the limit (ulimit -n)"
-    )
 
 
 __all__ = ["SinkSpec", "enrich", "enrich_batches"]

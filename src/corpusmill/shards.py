@@ -16,7 +16,7 @@ from corpusmill.errors import CountsError, ShardChangedError, SinkError, UsageEr
 from corpusmill.killpoints import reach
 from corpusmill.plan import check_apart, make_plan
 from corpusmill.report import LATENCY_BOUNDS, PromptReport, RunReport, report_of, summary
-from corpusmill.run import (
+from corpusmill.running import (
     Conduct,
     Running,
     failed_rows,
