@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks import descriptors, importing, latency, live, memory, replay, skip
+from benchmarks import descriptors, importing, latency, live, memory, replay, signing, skip
 from benchmarks.bench import Bench
 from benchmarks.machine import machine, stamp, versions
 from benchmarks.summary import lines
@@ -34,6 +34,7 @@ MEASUREMENTS: dict[str, Callable[[Bench], dict[str, Any]]] = {
     "latency": latency.measure,
     "descriptors": descriptors.measure,
     "memory": memory.measure,
+    "signing": signing.measure,
 }
 
 

@@ -98,6 +98,13 @@ def _importing(found: Mapping[str, Any]) -> list[Line]:
     ]
 
 
+def _signing(found: Mapping[str, Any]) -> list[Line]:
+    return [
+        (f"signing a request of {size:,} bytes for SageMaker, processor time", f"{cost:,.0f} µs", "")
+        for size, cost in zip(found["body_bytes"], found["cpu_us_per_request"], strict=True)
+    ]
+
+
 _LINES = {
     "live": _live,
     "replay": _replay,
@@ -106,4 +113,5 @@ _LINES = {
     "memory": _memory,
     "descriptors": _descriptors,
     "importing": _importing,
+    "signing": _signing,
 }
