@@ -118,6 +118,17 @@ class Filler:
             for name in jobs:
                 self._see_to_its_end(name)
 
+    def advance(self) -> list[str]:
+        """Do all that can be done without waiting, and give the jobs that are at work.
+
+        When there are none, every row is answered, or known not to be answerable by a job.
+        """
+        while True:
+            jobs = self.prepare()
+            at_work = [name for name in jobs if not self._see_to_its_end(name, wait=False)]
+            if at_work or not jobs:
+                return at_work
+
     def prepare(self) -> list[str]:
         """Write a job down for the rows that are in none, and give all jobs that hold rows of this run."""
         self._check_stopped()
@@ -191,24 +202,30 @@ class Filler:
                 return name, written is not None
         raise AssertionError("numbers do not end")
 
-    def _see_to_its_end(self, name: str) -> None:
-        """Watch a job to its end, settle it, and say what follows."""
+    def _see_to_its_end(self, name: str, *, wait: bool = True) -> bool:
+        """Watch a job to its end, settle it, and say what follows; without `wait`, tell whether it has ended."""
         plan = self._call(self.records.plan, name)
         if plan is None:
-            return  # somebody has removed it meanwhile
+            return True  # somebody has removed it meanwhile
         if self._call(self.records.settled, name) is not None:
             self.look(plan)  # its answers are missing here, and nowhere else
             self._collected.add(name)
-            return
-        settled = self.watch(plan)
+            return True
+        settled = self.watch(plan, wait=wait)
+        if settled is None:
+            return False
         self._collected.add(name)
         ending = _what_ends(plan, settled)
         if ending is not None:
             self._call(self.records.close, name)
             raise ending
+        return True
 
-    def watch(self, plan: JobPlan) -> Settled:
-        """Create a job unless it is there, take its outputs in as they come, and settle it when it has ended."""
+    def watch(self, plan: JobPlan, *, wait: bool = True) -> Settled | None:
+        """Create a job unless it is there, take its outputs in as they come, and settle it when it has ended.
+
+        Without `wait` it is looked at once, and None is given for one that goes on.
+        """
         packed = self._call(self.records.keys, plan)
         sofar = Collected()
         state, since = "", self._clock()
@@ -222,6 +239,8 @@ class Filler:
             if status in TERMINAL:
                 reach("transform.ended")
                 return self._settle(plan, described, sofar)
+            if not wait:
+                return None
             if not self._wait(self._endpoint.poll_seconds):
                 self._leave(plan.name)
 

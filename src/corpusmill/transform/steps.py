@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Protocol
 from corpusmill.plan import make_plan, throwaway_key
 from corpusmill.store import open_store
 from corpusmill.tables import check_storable, open_sink, open_source
-from corpusmill.transform.aws import Aws
+from corpusmill.transform.aws import Aws, PassingError
 from corpusmill.transform.collecting import Collector
-from corpusmill.transform.filling import Filler
+from corpusmill.transform.filling import TERMINAL, Filler
 from corpusmill.transform.records import Records
 from corpusmill.transform.running import Filling, open_filler
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from corpusmill.endpoints.sagemaker import SageMakerTransform
     from corpusmill.prompts.prompt import Prompt
@@ -58,11 +58,53 @@ class JobState:
     @property
     def ended(self) -> bool:
         """Whether nothing more will come of it."""
-        return self.status in {"Completed", "Failed", "Stopped"}
+        return self.status in TERMINAL
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What one look at a job saw: `status` is the service's word, "" for a job that it does not know.
+
+    Where the service did not answer, `status` is None, which says nothing of the job, and `reason` says why.
+    """
+
+    name: str
+    status: str | None
+    reason: str = ""
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more will come of the job."""
+        return self.status in TERMINAL
 
 
 def submit(job: Steps, endpoint: SageMakerTransform) -> list[JobState]:
     """Send the rows that have no answer and are in no job; give the jobs that hold rows of this one, created."""
+    with _filler(job, endpoint) as filler:
+        found = []
+        for name in filler.prepare():
+            written = filler.records.plan(name)
+            if written is None:
+                continue
+            if filler.records.settled(name) is None:
+                filler.create(written)
+            found.append(_state(filler.aws, filler.records, written))
+        return found
+
+
+def advance(job: Steps, endpoint: SageMakerTransform) -> list[JobState]:
+    """Take in what is there, send what is left over in the next job, and give the jobs that are at work.
+
+    Nothing is waited for. When no job is at work, a run of this one asks none either: it writes the sink. Raises what
+    a run raises for a job that was stopped, or that has failed and not by its lines.
+    """
+    with _filler(job, endpoint) as filler:
+        plans = [filler.records.plan(name) for name in filler.advance()]
+        return [_state(filler.aws, filler.records, plan) for plan in plans if plan is not None]
+
+
+@contextlib.contextmanager
+def _filler(job: Steps, endpoint: SageMakerTransform) -> Iterator[Filler]:
     source = open_source(job.source)
     sink = open_sink(job.sink)
     plan = make_plan(
@@ -78,16 +120,23 @@ def submit(job: Steps, endpoint: SageMakerTransform) -> list[JobState]:
     with contextlib.closing(open_store(job.store)) as store:
         filling = Filling(chunks=source.chunks, prompts=job.prompts, store=store, run_key=plan.run_key)
         with open_filler(endpoint, filling) as filler:
-            names = filler.prepare()
-            found = []
-            for name in names:
-                written = filler.records.plan(name)
-                if written is None:
-                    continue
-                if filler.records.settled(name) is None:
-                    filler.create(written)
-                found.append(_state(filler.aws, filler.records, written))
-    return found
+            yield filler
+
+
+def looks(endpoint: SageMakerTransform, names: Iterable[str]) -> Iterator[Look]:
+    """Look at some jobs, by one call each; nothing else is read, and nothing is changed."""
+    with contextlib.closing(Aws(endpoint)) as aws:
+        for name in names:
+            try:
+                described = aws.describe(name) or {}
+            except PassingError as error:
+                yield Look(name=name, status=None, reason=str(error))
+                continue
+            yield Look(
+                name=name,
+                status=str(described.get("TransformJobStatus") or ""),
+                reason=str(described.get("FailureReason") or ""),
+            )
 
 
 def states(job: Steps, endpoint: SageMakerTransform) -> list[JobState]:  # noqa: ARG001 - steps are called alike
