@@ -53,7 +53,9 @@ class SageMakerClient:
     ) -> None:
         """Prepare what all requests share; credentials are looked for with the first of them."""
         self._endpoint = endpoint
-        self._signer = signer or Signer(region=endpoint.region, profile=endpoint.profile)
+        self._signer = signer or Signer(
+            region=endpoint.region, profile=endpoint.profile, credentials=endpoint.credentials
+        )
         self._transport = transport
         signing = SigningTransport(transport, self._signer)
 

@@ -16,6 +16,8 @@ from corpusmill.errors import AuthenticationError, MissingExtraError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from corpusmill.endpoints.sagemaker import AwsCredentials
+
 SERVICE = "sagemaker"
 
 _SIGNED = ("content-type", "accept")
@@ -23,12 +25,15 @@ _SIGNED_PREFIX = "x-amzn-sagemaker-"
 
 
 class Signer:
-    """Signs requests with the credentials that botocore finds. It belongs to one event loop."""
+    """Signs requests with the credentials that botocore finds, or that are given. It belongs to one event loop."""
 
-    def __init__(self, *, region: str, profile: str | None = None) -> None:
+    def __init__(
+        self, *, region: str, profile: str | None = None, credentials: AwsCredentials | None = None
+    ) -> None:
         """Find no credentials yet: that happens with the first request."""
         self._region = region
         self._profile = profile
+        self._given = credentials
         self._credentials: Any = None
         self._frozen: Any = None
         self._lock = asyncio.Lock()
@@ -74,11 +79,13 @@ class Signer:
     def _load(self) -> Any:
         try:
             from botocore.exceptions import BotoCoreError
-            from botocore.session import Session
+
+            from corpusmill.chat.aws_session import aws_session
         except ImportError:
             raise MissingExtraError("SageMaker needs boto3: install corpusmill[sagemaker]") from None
         try:
-            credentials = Session(profile=self._profile).get_credentials()
+            session = aws_session(region=self._region, profile=self._profile, credentials=self._given)
+            credentials = session.get_credentials()
         except BotoCoreError as error:
             raise AuthenticationError(_advice(error)) from None
         if credentials is None:

@@ -7,7 +7,6 @@ not there" are kept apart: only the service's own word that there is no such job
 from __future__ import annotations
 
 import time
-from functools import cache
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from corpusmill.endpoints.sagemaker.names import redact_aws
@@ -23,7 +22,7 @@ from corpusmill.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from corpusmill.endpoints.sagemaker import SageMakerTransform
+    from corpusmill.endpoints.sagemaker import AwsCredentials, SageMakerTransform
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -68,45 +67,112 @@ class PassingError(Exception):
     """A call that failed in a way that may pass."""
 
 
-class Aws:
-    """The two services that transform jobs need, for one SageMaker model and one place in S3."""
+class ControlPlane:
+    """The jobs of one region, and who sees to them."""
 
-    def __init__(self, transform: SageMakerTransform) -> None:
-        """Make the clients; nothing is called yet."""
-        try:
-            import boto3
-            from botocore.config import Config
-            from botocore.exceptions import BotoCoreError
-        except ImportError:
-            raise MissingExtraError("transform jobs need boto3: install corpusmill[sagemaker]") from None
+    def __init__(
+        self,
+        *,
+        region: str,
+        endpoint_url: str | None = None,
+        profile: str | None = None,
+        credentials: AwsCredentials | None = None,
+    ) -> None:
+        """Make the client; nothing is called yet."""
+        self._session = _session(region, profile, credentials)
+        self.sagemaker = self._client("sagemaker", endpoint_url)
+
+    def _client(self, service: str, endpoint_url: str | None) -> Any:
+        from botocore.config import Config
+        from botocore.exceptions import BotoCoreError
+
         config = Config(
-            region_name=transform.region,
             retries={"mode": "standard", "total_max_attempts": 3},
             connect_timeout=10,
             read_timeout=60,
             user_agent_extra="corpusmill",
         )
         try:
-            session = boto3.Session(
-                profile_name=transform.profile, region_name=transform.region, botocore_session=_session()
-            )
-            self.sagemaker = session.client("sagemaker", endpoint_url=transform.endpoint_url, config=config)
-            self.s3 = session.client("s3", endpoint_url=transform.s3_endpoint_url, config=config)
+            return self._session.client(service, endpoint_url=endpoint_url, config=config)
         except BotoCoreError as error:
             raise AuthenticationError(_advice(str(error))) from None
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.sagemaker.close()
+
+    def describe(self, name: str) -> dict[str, Any] | None:
+        """Say everything about a transform job; None when the service says that there is none."""
+        try:
+            found: dict[str, Any] = self._call(self.sagemaker.describe_transform_job, TransformJobName=name)
+        except EndpointError as error:
+            if "could not find" in str(error).lower():
+                return None
+            raise
+        return found
+
+    def create(self, request: dict[str, Any]) -> None:
+        """Create a transform job. One of this name that is there already is no error: names are made from content."""
+        self._call(self.sagemaker.create_transform_job, **request, missing=("ResourceInUse",))
+
+    def stop(self, name: str) -> bool:
+        """Stop a transform job; False when it is not at work."""
+        try:
+            self._call(self.sagemaker.stop_transform_job, TransformJobName=name)
+        except EndpointError:
+            return False
+        return True
+
+    @staticmethod
+    def _call(
+        function: Callable[..., Any], *arguments: Any, missing: Iterable[str] = (), **options: Any
+    ) -> Any:
+        """Call, and give None for an error whose code is one of `missing`."""
+        from boto3.exceptions import Boto3Error
+        from botocore.exceptions import (
+            BotoCoreError,
+            ClientError,
+            CredentialRetrievalError,
+            NoCredentialsError,
+            SSOError,
+        )
+
+        try:
+            return function(*arguments, **options)
+        except ClientError as error:
+            code = str(error.response.get("Error", {}).get("Code") or "")
+            if code in missing:
+                return None
+            raise _meaning(error, code) from None
+        except (NoCredentialsError, CredentialRetrievalError, SSOError) as error:
+            raise AuthenticationError(_advice(str(error))) from None
+        except (BotoCoreError, Boto3Error, OSError) as error:
+            raise PassingError(f"{type(error).__name__}: {redact_aws(str(error))}") from None
+
+
+class Aws(ControlPlane):
+    """The two services that transform jobs need, for one SageMaker model and one place in S3."""
+
+    def __init__(self, transform: SageMakerTransform) -> None:
+        """Make the clients; nothing is called yet."""
+        super().__init__(
+            region=transform.region,
+            endpoint_url=transform.endpoint_url,
+            profile=transform.profile,
+            credentials=transform.credentials,
+        )
+        self.s3 = self._client("s3", transform.s3_endpoint_url)
         self._bucket = transform.bucket
         self._prefix = transform.prefix
 
     def close(self) -> None:
         """Close the connections."""
-        self.sagemaker.close()
+        super().close()
         self.s3.close()
 
     def url(self, name: str) -> str:
         """Give the URL of an object or folder under the prefix."""
         return f"s3://{self._bucket}/{self._prefix}{name}"
-
-    # objects
 
     def put(self, name: str, body: Any) -> None:
         """Write an object: bytes, or an open file."""
@@ -168,55 +234,6 @@ class Aws:
                 return found
             token = {"ContinuationToken": page["NextContinuationToken"]}
 
-    # jobs
-
-    def describe(self, name: str) -> dict[str, Any] | None:
-        """Say everything about a transform job; None when the service says that there is none."""
-        try:
-            found: dict[str, Any] = self._call(self.sagemaker.describe_transform_job, TransformJobName=name)
-        except EndpointError as error:
-            if "could not find" in str(error).lower():
-                return None
-            raise
-        return found
-
-    def create(self, request: dict[str, Any]) -> None:
-        """Create a transform job. One of this name that is there already is no error: names are made from content."""
-        self._call(self.sagemaker.create_transform_job, **request, missing=("ResourceInUse",))
-
-    def stop(self, name: str) -> bool:
-        """Stop a transform job; False when it is not at work."""
-        try:
-            self._call(self.sagemaker.stop_transform_job, TransformJobName=name)
-        except EndpointError:
-            return False
-        return True
-
-    def _call(
-        self, function: Callable[..., Any], *arguments: Any, missing: Iterable[str] = (), **options: Any
-    ) -> Any:
-        """Call, and give None for an error whose code is one of `missing`."""
-        from boto3.exceptions import Boto3Error
-        from botocore.exceptions import (
-            BotoCoreError,
-            ClientError,
-            CredentialRetrievalError,
-            NoCredentialsError,
-            SSOError,
-        )
-
-        try:
-            return function(*arguments, **options)
-        except ClientError as error:
-            code = str(error.response.get("Error", {}).get("Code") or "")
-            if code in missing:
-                return None
-            raise _meaning(error, code) from None
-        except (NoCredentialsError, CredentialRetrievalError, SSOError) as error:
-            raise AuthenticationError(_advice(str(error))) from None
-        except (BotoCoreError, Boto3Error, OSError) as error:
-            raise PassingError(f"{type(error).__name__}: {redact_aws(str(error))}") from None
-
 
 def _meaning(error: Any, code: str) -> Exception:
     """Give the exception that an error of a service amounts to."""
@@ -241,20 +258,20 @@ def _advice(said: str) -> str:
     )
 
 
-@cache
-def _loader() -> Any:
-    """Give what reads the descriptions of services, which takes most of the time that a client does to make."""
-    from botocore.loaders import create_loader
+def _session(region: str, profile: str | None, credentials: AwsCredentials | None) -> Any:
+    try:
+        import boto3
+        from botocore.exceptions import BotoCoreError
 
-    return create_loader()
-
-
-def _session() -> Any:
-    from botocore.session import Session
-
-    session = Session()
-    session.register_component("data_loader", _loader())
-    return session
+        from corpusmill.chat.aws_session import aws_session
+    except ImportError:
+        raise MissingExtraError("transform jobs need boto3: install corpusmill[sagemaker]") from None
+    try:
+        return boto3.Session(
+            botocore_session=aws_session(region=region, profile=profile, credentials=credentials)
+        )
+    except BotoCoreError as error:
+        raise AuthenticationError(_advice(str(error))) from None
 
 
 class Patience:

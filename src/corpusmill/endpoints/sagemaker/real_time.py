@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from corpusmill.endpoints.capabilities import Capabilities
     from corpusmill.endpoints.endpoint import CeilingField
+    from corpusmill.endpoints.sagemaker.credentials import AwsCredentials
     from corpusmill.exchange import Message
 
 LARGEST_BODY: Final = 25 << 20
@@ -35,7 +36,8 @@ class SageMakerEndpoint:
 
     `model` says which model answers and is the identity, unless `identity` is given; the name of the endpoint and the
     way to it are no part of it, so that real time, streaming and transform jobs share their answers. The credentials
-    are those that botocore finds (environment, profile, SSO, role of the machine), or those of `profile`.
+    are those that botocore finds (environment, profile, SSO, role of the machine), or those of `profile`, or
+    `credentials` and no others.
 
     `inference_component`, `target_variant`, `target_model`, `target_container_hostname`, `custom_attributes`,
     `inference_id` and `session_id` are handed to the service as they are. `endpoint_url` leads to the runtime by
@@ -56,6 +58,7 @@ class SageMakerEndpoint:
     inference_id: str | None = None
     session_id: str | None = None
     profile: str | None = None
+    credentials: AwsCredentials | None = None
     endpoint_url: str | None = None
     sends_model: bool = False
     max_body_bytes: int = LARGEST_BODY

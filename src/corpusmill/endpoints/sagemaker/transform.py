@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from corpusmill.endpoints.capabilities import Capabilities
     from corpusmill.endpoints.endpoint import CeilingField
+    from corpusmill.endpoints.sagemaker.credentials import AwsCredentials
     from corpusmill.endpoints.sagemaker.real_time import SageMakerEndpoint
     from corpusmill.exchange import Message
 
@@ -47,8 +48,10 @@ class SageMakerTransform:
     is the bare request. `join` off reads the plain output, in the order of the input. `input_filter` and
     `output_filter` replace the filters that follow from these two.
 
-    `poll_seconds` lie between two looks at a job; `patience_seconds` is how long looking may fail. `price_per_hour` (US
-    dollars for an instance) and `tokens_per_second` (of an instance) are for estimates alone.
+    `poll_seconds` lie between two looks at a job; `patience_seconds` is how long looking may fail. With `wait` off a
+    run raises `JobsAtWorkError` instead of waiting for a job, and with `create` off it creates none. The credentials
+    are those that botocore finds, or those of `profile`, or `credentials` and no others. `price_per_hour` (US dollars
+    for an instance) and `tokens_per_second` (of an instance) are for estimates alone.
     """
 
     model_name: str
@@ -82,9 +85,12 @@ class SageMakerTransform:
     price_per_hour: float | None = None
     tokens_per_second: float | None = None
     profile: str | None = None
+    credentials: AwsCredentials | None = None
     endpoint_url: str | None = None
     s3_endpoint_url: str | None = None
     stop_on_interrupt: bool = False
+    wait: bool = True
+    create: bool = True
     real_time: SageMakerEndpoint | None = None
     sends_model: bool = False
     capabilities: Capabilities = TILDEOPEN
