@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
-import jsonschema
+import pyarrow as pa
 import pytest
+from openlineage.client import event_v2
+from openlineage.client.naming import dataset as naming
+from openlineage.client.serde import Serde
+from openlineage.client.uuid import generate_new_uuid
+from tests.airflow.specification import NotAnEventError, check
 
-from corpusmill.lineage.openlineage import dataset_name
+from corpusmill import Translate
+from corpusmill.lineage.columns import column_lineage
+from corpusmill.lineage.openlineage import (
+    RUN_FACET,
+    dataset_name,
+    input_dataset,
+    output_dataset,
+    run_facet,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,96 +33,6 @@ if TYPE_CHECKING:
     LoadDag = Callable[..., ModuleType]
     RunDag = Callable[..., Any]
     Events = Callable[[], list[dict[str, Any]]]
-
-FACET = {"type": "object", "required": ["_producer", "_schemaURL"]}
-FACETS = {"type": "object", "additionalProperties": FACET}
-INPUT_FIELD = {
-    "type": "object",
-    "required": ["namespace", "name", "field"],
-    "properties": {
-        "transformations": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "required": ["type"],
-                "properties": {
-                    "type": {"enum": ["DIRECT", "INDIRECT"]},
-                    "subtype": {"type": "string"},
-                    "description": {"type": "string"},
-                    "masking": {"type": "boolean"},
-                },
-            },
-        }
-    },
-}
-FIELDS: dict[str, Any] = {
-    "type": "array",
-    "items": {
-        "type": "object",
-        "required": ["name"],
-        "properties": {"name": {"type": "string"}, "type": {"type": "string"}, "fields": {"type": "array"}},
-    },
-}
-DATASETS = {
-    "type": "array",
-    "items": {
-        "type": "object",
-        "required": ["namespace", "name"],
-        "properties": {
-            "namespace": {"type": "string"},
-            "name": {"type": "string"},
-            "facets": {
-                **FACETS,
-                "properties": {
-                    "schema": {**FACET, "properties": {"fields": FIELDS}},
-                    "columnLineage": {
-                        **FACET,
-                        "required": ["fields"],
-                        "properties": {
-                            "fields": {
-                                "type": "object",
-                                "additionalProperties": {
-                                    "type": "object",
-                                    "required": ["inputFields"],
-                                    "properties": {"inputFields": {"type": "array", "items": INPUT_FIELD}},
-                                },
-                            }
-                        },
-                    },
-                },
-            },
-            "outputFacets": {
-                **FACETS,
-                "properties": {
-                    "outputStatistics": {
-                        **FACET,
-                        "properties": {"rowCount": {"type": "integer", "minimum": 0}},
-                    }
-                },
-            },
-        },
-    },
-}
-RUN_EVENT = {
-    "$schema": "https://json-schema.org/draft/2020-12/schema",
-    "type": "object",
-    "required": ["eventTime", "producer", "schemaURL", "run", "job"],
-    "properties": {
-        "eventTime": {"type": "string", "format": "date-time"},
-        "producer": {"type": "string", "format": "uri"},
-        "schemaURL": {"type": "string", "format": "uri"},
-        "eventType": {"enum": ["START", "RUNNING", "COMPLETE", "ABORT", "FAIL", "OTHER"]},
-        "run": {
-            "type": "object",
-            "required": ["runId"],
-            "properties": {"runId": {"type": "string", "format": "uuid"}, "facets": FACETS},
-        },
-        "job": {"type": "object", "required": ["namespace", "name"], "properties": {"facets": FACETS}},
-        "inputs": DATASETS,
-        "outputs": DATASETS,
-    },
-}
-"""What the OpenLineage specification (2-0-2, and its facets) requires of the parts that are ours, in our own words."""
 
 DAG = """
 from airflow.sdk import DAG
@@ -149,7 +73,7 @@ def test_events_name_the_same_datasets_at_the_start_and_at_the_end(
     assert run_dag(module.dag).state == "success"
     found = events()
     for event in found:
-        jsonschema.validate(event, RUN_EVENT, format_checker=jsonschema.FormatChecker())
+        check(event)
     ours = of_task(found, "lineage.translate")
     assert set(ours) == {"START", "COMPLETE"}
     names = {
@@ -185,11 +109,147 @@ def test_a_failed_task_names_the_same_datasets(
         DAG, dag_id="failing", folder=str(corpus.parent), base_url=fake_endpoint.base_url, prompts=[TRANSLATE]
     )
     assert run_dag(module.dag).state == "failed"
-    ours = of_task(events(), "failing.translate")
+    found = events()
+    for event in found:
+        check(event)
+    ours = of_task(found, "failing.translate")
     assert set(ours) == {"START", "FAIL"}
     assert ours["START"]["inputs"][0]["name"] == ours["FAIL"]["inputs"][0]["name"] == str(corpus)
     assert ours["START"]["outputs"][0]["name"] == ours["FAIL"]["outputs"][0]["name"]
     assert ours["FAIL"]["run"]["facets"]["corpusmill_run"]["outcomes"]["failed"] == 2
+
+
+SCHEMA = pa.schema(
+    [
+        ("text", pa.string()),
+        ("tags", pa.list_(pa.string())),
+        ("meta", pa.struct([("origin", pa.struct([("url", pa.string())])), ("page", pa.int32())])),
+        ("empty", pa.struct([])),
+        ("when", pa.timestamp("us", tz="UTC")),
+    ]
+)
+
+COUNTS = {
+    "rows": 10,
+    "outcomes": {"completed": 8, "failed": 2},
+    "live": 8,
+    "cached": 0,
+    "deduplicated": 0,
+    "prompt_tokens": 100,
+    "completion_tokens": 50,
+    "cost": 1,
+    "possibly_paid_twice": 0,
+    "model": "m",
+    "run_key": None,
+}
+
+
+def made_event(kind: event_v2.RunState, source: str, sink: str) -> dict[str, Any]:
+    """Make an event of everything that can be told of a run, in the form in which it is sent."""
+    prompt = Translate("text", into="text_lv", from_="en", to="lv")
+    columns = column_lineage(SCHEMA.names, [(prompt, ["text_lv", "text_lv_outcome"])], source=SCHEMA.names)
+    event = event_v2.RunEvent(
+        eventType=kind,
+        eventTime="2026-01-31T00:00:00+00:00",
+        run=event_v2.Run(
+            runId=str(generate_new_uuid()),
+            facets={RUN_FACET: run_facet(COUNTS)},
+        ),
+        job=event_v2.Job(namespace="default", name="dag.task"),
+        inputs=[input_dataset(source, SCHEMA)],
+        outputs=[output_dataset(sink, schema=SCHEMA, columns=columns, source=source, model="m", rows=10)],
+    )
+    decoded: dict[str, Any] = json.loads(Serde.to_json(event))
+    return decoded
+
+
+@pytest.mark.parametrize(
+    "kind", [event_v2.RunState.START, event_v2.RunState.COMPLETE, event_v2.RunState.FAIL]
+)
+@pytest.mark.parametrize(
+    ("source", "sink"),
+    [
+        ("/data/corpus/*.parquet", "/data/out"),
+        ("s3://bucket/corpus/", "s3://bucket/out"),
+        ("gs://bucket/corpus.parquet", "gs://other/out"),
+    ],
+)
+def test_what_is_told_of_any_store_fits_the_specification(
+    kind: event_v2.RunState, source: str, sink: str
+) -> None:
+    """Schemas of nested columns, the origin of each column, counts and cost, of files, S3 and GCS."""
+    event = made_event(kind, source, sink)
+    check(event)
+    (read,), (written,) = event["inputs"], event["outputs"]
+    assert {"schema"} == set(read["facets"])
+    assert {"schema", "columnLineage"} == set(written["facets"])
+    (pointed,) = {
+        (field["namespace"], field["name"])
+        for column in written["facets"]["columnLineage"]["fields"].values()
+        for field in column["inputFields"]
+    }
+    assert pointed == (read["namespace"], read["name"])
+
+
+def broken(*path: str | int, value: Any = None) -> dict[str, Any]:
+    """Make an event and put a value into it, or take one out."""
+    event = made_event(event_v2.RunState.COMPLETE, "/data/corpus", "/data/out")
+    place: Any = event
+    for step in path[:-1]:
+        place = place[step]
+    if value is None:
+        del place[path[-1]]
+    else:
+        place[path[-1]] = value
+    return event
+
+
+OUTPUT = ("outputs", 0)
+LINEAGE = (*OUTPUT, "facets", "columnLineage")
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("run", "runId"), None),
+        (("run", "runId"), "no uuid"),
+        (("eventTime",), "yesterday"),
+        (("eventType",), "DONE"),
+        (("producer",), "nobody"),
+        (("outputs",), {}),
+        ((*OUTPUT, "namespace"), None),
+        ((*OUTPUT, "outputFacets", "outputStatistics", "rowCount"), "10"),
+        ((*OUTPUT, "outputFacets", "outputStatistics", "rowCount"), 10.5),
+        ((*LINEAGE, "_producer"), None),
+        ((*LINEAGE, "fields"), None),
+        ((*LINEAGE, "fields", "text_lv", "inputFields"), None),
+        ((*LINEAGE, "fields", "text_lv", "inputFields", 0, "transformations", 0, "type"), None),
+        ((*LINEAGE, "fields", "text_lv", "inputFields", 0, "transformations", 0, "masking"), "no"),
+        ((*OUTPUT, "facets", "schema", "fields", 0, "name"), None),
+        (("run", "facets", RUN_FACET, "_schemaURL"), None),
+    ],
+)
+def test_an_event_that_breaks_the_specification_is_told(path: tuple[str | int, ...], value: Any) -> None:
+    """A check that lets everything pass would prove nothing."""
+    with pytest.raises(NotAnEventError):
+        check(broken(*path, value=value))
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ((*LINEAGE, "field"), {}),
+        ((*LINEAGE, "_schemaURL"), "https://openlineage.io/spec/facets/9-9-9/Other.json#/$defs/Other"),
+        ((*OUTPUT, "facets", "schema", "fields", 0, "kind"), "text"),
+        (("schemaURL",), "https://openlineage.io/spec/1-0-0/OpenLineage.json#/$defs/RunEvent"),
+    ],
+)
+def test_a_field_or_a_version_that_the_client_does_not_know_is_told(
+    path: tuple[str | int, ...], value: Any
+) -> None:
+    """The schemas let fields of others pass; of ours, one with a wrong name would be lost."""
+    with pytest.raises(NotAnEventError):
+        check(broken(*path, value=value))
 
 
 @pytest.mark.parametrize(
@@ -209,3 +269,14 @@ def test_datasets_have_the_names_of_the_naming_rules(address: str, namespace: st
     """A scheme and authority as the namespace, the path as the name."""
     found = dataset_name(address)
     assert (found.namespace, found.name) == (namespace, name)
+
+
+def test_the_names_are_those_that_the_client_gives() -> None:
+    """Whoever else tells of the same data calls it the same."""
+    for address, theirs in (
+        ("/data/corpus", naming.LocalFileSystem(path="/data/corpus")),
+        ("s3://bucket/a/b", naming.S3(bucket_name="bucket", object_key="a/b")),
+        ("gs://bucket/a/b", naming.GCS(bucket_name="bucket", object_key="a/b")),
+    ):
+        found = dataset_name(address)
+        assert (found.namespace, found.name) == (theirs.get_namespace(), theirs.get_name())
