@@ -114,6 +114,22 @@ class InterruptedRunError(RunEndedError):
     exit_code: ClassVar[int] = 130
 
 
+class JobStoppedError(InterruptedRunError):
+    """Somebody has stopped a transform job of the run; running again starts another one."""
+
+
+class JobsAtWorkError(RunEndedError):
+    """Transform jobs hold rows of the run and it does not wait for them: when they have ended, running again goes on.
+
+    `jobs` are their names.
+    """
+
+    def __init__(self, message: str, *, jobs: tuple[str, ...]) -> None:
+        """Keep the names beside the message."""
+        super().__init__(message)
+        self.jobs = jobs
+
+
 class TooManyFailuresError(RunEndedError):
     """More rows failed than `max_failed` allows: nothing was committed, the failures lie beside the sink."""
 

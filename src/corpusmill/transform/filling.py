@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from corpusmill.errors import EndpointError, InterruptedRunError, RunEndedError
+from corpusmill.errors import EndpointError, InterruptedRunError, JobStoppedError, RunEndedError
 from corpusmill.killpoints import reach
 from corpusmill.transform.aws import Aws, Patience
 from corpusmill.transform.collecting import Collected, Collector
@@ -226,6 +226,8 @@ class Filler:
 
         Without `wait` it is looked at once, and None is given for one that goes on.
         """
+        if not self._endpoint.create and self._call(self.aws.describe, plan.name) is None:
+            return None
         packed = self._call(self.records.keys, plan)
         sofar = Collected()
         state, since = "", self._clock()
@@ -279,6 +281,7 @@ class Filler:
         """Describe a job, and create it first if the service says that there is none of its name."""
         described = self.aws.describe(plan.name)
         if described is None:
+            self._check_stopped()
             reach("transform.creating")
             self.aws.create(plan.request)
             reach("transform.created")
@@ -357,7 +360,7 @@ def _what_ends(plan: JobPlan, settled: Settled) -> RunEndedError | None:
             f"the transform job {name} has failed{times}, and not by its lines: {settled.reason}. {again}"
         )
     if settled.ended == "stopped":
-        return InterruptedRunError(
+        return JobStoppedError(
             f"the transform job {name} was stopped, and the service stores nothing of a stopped job; the same command "
             "starts a new one"
         )

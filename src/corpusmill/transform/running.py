@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from corpusmill.endpoints.sagemaker import SageMakerTransform
 from corpusmill.engine.engine import Progress
 from corpusmill.engine.fitting import fit_of
-from corpusmill.errors import TooManyFailuresError, UsageError
+from corpusmill.errors import JobsAtWorkError, TooManyFailuresError, UsageError
 from corpusmill.rows.render import Renderer
 from corpusmill.transform.collecting import Collector
 from corpusmill.transform.filling import Filler
@@ -104,8 +104,14 @@ def filled_by_jobs(endpoint: Endpoint, run: Filling) -> Iterator[Asking]:
     with open_filler(endpoint, run) as filler:
         if run.on_start is not None:
             run.on_start(filler)
-        filled = filler.fill()
-        known, rest = filled.refused, endpoint.real_time
+        if endpoint.wait:
+            filler.fill()
+        elif at_work := filler.advance():
+            raise JobsAtWorkError(
+                f"transform jobs are at work: {', '.join(at_work)}; when they have ended, the same call goes on",
+                jobs=tuple(at_work),
+            )
+        known, rest = filler.filled.refused, endpoint.real_time
 
         def refused(key: bytes) -> Refusal | None:
             return known.get(key) or (FAILED, "no transform job has answered this row; run again to send it")

@@ -6,13 +6,14 @@ Each is a whole of its own and may run in another process or on another machine 
 from __future__ import annotations
 
 import contextlib
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from corpusmill.plan import make_plan, throwaway_key
 from corpusmill.store import open_store
 from corpusmill.tables import check_storable, open_sink, open_source
-from corpusmill.transform.aws import Aws, PassingError
+from corpusmill.transform.aws import Aws, PassingError, Patience
 from corpusmill.transform.collecting import Collector
 from corpusmill.transform.filling import TERMINAL, Filler
 from corpusmill.transform.records import Records
@@ -158,6 +159,30 @@ def cancel(job: Steps, endpoint: SageMakerTransform) -> list[JobState]:  # noqa:
                 aws.stop(opened.plan.name)
             found.append(_state(aws, records, opened.plan))
         return found
+
+
+def forget_stopped(endpoint: SageMakerTransform) -> list[str]:
+    """Close the open jobs that were stopped, so that their rows are sent anew; give those that are stopping yet.
+
+    A run that sees a job stop ends by it. One that begins knows that this was before its time.
+    """
+    call = Patience(endpoint.patience_seconds, sleep=_sleep).call
+    with _records(endpoint) as (aws, records):
+        stopping = []
+        for opened in call(records.open_jobs, endpoint.identity):
+            if opened.settled is not None:
+                continue
+            status = (call(aws.describe, opened.plan.name) or {}).get("TransformJobStatus")
+            if status == "Stopped":
+                call(records.close, opened.plan.name)
+            elif status == "Stopping":
+                stopping.append(opened.plan.name)
+        return stopping
+
+
+def _sleep(seconds: float) -> bool:
+    time.sleep(seconds)
+    return True
 
 
 def collect(job: Steps, endpoint: SageMakerTransform) -> list[JobState]:
