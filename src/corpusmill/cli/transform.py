@@ -72,19 +72,10 @@ def _step(
         write_json([_plain(state) for state in found])
         return
     for state in found:
-        click.echo(told(state))
+        click.echo(state.told())
     if not found:
         click.echo(nothing)
 
 
 def _plain(state: JobState) -> dict[str, Any]:
     return {name: getattr(state, name) for name in state.__dataclass_fields__}
-
-
-def told(state: JobState) -> str:
-    """Say in one line how a transform job stands."""
-    answers = f", {state.answers:,} answers taken in" if state.answers else ""
-    reason = f" ({state.reason})" if state.reason else ""
-    status = state.status or "written down, not created"
-    shards = f"{state.shards_done:,} of {state.shards:,} shards done"
-    return f"{state.name}: {status}{reason}, {shards}, {state.rows:,} rows{answers}"

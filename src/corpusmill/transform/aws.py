@@ -77,8 +77,10 @@ class ControlPlane:
         endpoint_url: str | None = None,
         profile: str | None = None,
         credentials: AwsCredentials | None = None,
+        timeout: float = 60.0,
     ) -> None:
-        """Make the client; nothing is called yet."""
+        """Make the client; nothing is called yet. `timeout` is how long (seconds) an answer is waited for."""
+        self._timeout = timeout
         self._session = _session(region, profile, credentials)
         self.sagemaker = self._client("sagemaker", endpoint_url)
 
@@ -88,8 +90,8 @@ class ControlPlane:
 
         config = Config(
             retries={"mode": "standard", "total_max_attempts": 3},
-            connect_timeout=10,
-            read_timeout=60,
+            connect_timeout=min(10.0, self._timeout),
+            read_timeout=self._timeout,
             user_agent_extra="corpusmill",
         )
         try:

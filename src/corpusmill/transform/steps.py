@@ -8,12 +8,12 @@ from __future__ import annotations
 import contextlib
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from corpusmill.plan import make_plan, throwaway_key
 from corpusmill.store import open_store
 from corpusmill.tables import check_storable, open_sink, open_source
-from corpusmill.transform.aws import Aws, PassingError, Patience
+from corpusmill.transform.aws import Aws, ControlPlane, PassingError, Patience
 from corpusmill.transform.collecting import Collector
 from corpusmill.transform.filling import TERMINAL, Filler
 from corpusmill.transform.records import Records
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from corpusmill.tables import SinkSpec, SourceSpec
     from corpusmill.transform.collecting import Collected
     from corpusmill.transform.records import JobPlan
+
+
+LOOK_SECONDS: Final = 5.0
+"""How long a look at a job waits for an answer, each of the three times that it is tried."""
 
 
 class Steps(Protocol):
@@ -60,6 +64,14 @@ class JobState:
     def ended(self) -> bool:
         """Whether nothing more will come of it."""
         return self.status in TERMINAL
+
+    def told(self) -> str:
+        """Say it in one line."""
+        answers = f", {self.answers:,} answers taken in" if self.answers else ""
+        reason = f" ({self.reason})" if self.reason else ""
+        status = self.status or "written down, not created"
+        shards = f"{self.shards_done:,} of {self.shards:,} shards done"
+        return f"{self.name}: {status}{reason}, {shards}, {self.rows:,} rows{answers}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,11 +137,21 @@ def _filler(job: Steps, endpoint: SageMakerTransform) -> Iterator[Filler]:
 
 
 def looks(endpoint: SageMakerTransform, names: Iterable[str]) -> Iterator[Look]:
-    """Look at some jobs, by one call each; nothing else is read, and nothing is changed."""
-    with contextlib.closing(Aws(endpoint)) as aws:
+    """Look at some jobs, by one call each; nothing else is read, and nothing is changed.
+
+    Who looks may have little time, so that a call gives up after a few seconds.
+    """
+    control = ControlPlane(
+        region=endpoint.region,
+        endpoint_url=endpoint.endpoint_url,
+        profile=endpoint.profile,
+        credentials=endpoint.credentials,
+        timeout=LOOK_SECONDS,
+    )
+    with contextlib.closing(control):
         for name in names:
             try:
-                described = aws.describe(name) or {}
+                described = control.describe(name) or {}
             except PassingError as error:
                 yield Look(name=name, status=None, reason=str(error))
                 continue
