@@ -12,6 +12,8 @@ from corpusmill.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from corpusmill.endpoints import Endpoint
+    from corpusmill.endpoints.sagemaker import AwsCredentials
     from corpusmill.job import Job
     from corpusmill.tables import SourceLike
 
@@ -21,6 +23,9 @@ _STAND_INS: dict[str, Any] = {
     "prompts": [{"ask": {"template": "{object}", "into": "object"}}],
     "endpoint": {"openai_compatible": {"base_url": "http://localhost/v1", "model": "object"}},
 }
+SOME_REGION = "us-east-1"
+"""Stands in for the region that a connection names, where connections are not to be looked at."""
+
 _SHORT_FORMS = {"source": "path", "sink": "path", "store": "url"}
 
 
@@ -33,12 +38,24 @@ class Assembled:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AwsAccess:
+    """What a connection of type `aws` holds: credentials, and where AWS is. What the job says lies over it."""
+
+    region: str | None = None
+    profile: str | None = None
+    sagemaker_url: str | None = None
+    runtime_url: str | None = None
+    s3_url: str | None = None
+    credentials: AwsCredentials | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
     """What an operator was given.
 
     `path` is a job file. `values` lie over it, in the words of a job file, some perhaps as objects of this package;
     `overrides` lie over both. `parameters` fill in `${NAME}`, before the environment does. `endpoint` and `store_url`
-    come from connections.
+    come from connections, and `aws` lies under an endpoint on SageMaker.
     """
 
     path: str | None = None
@@ -48,6 +65,7 @@ class Given:
     partition: Mapping[str, str | None] | None = None
     endpoint: Mapping[str, Any] | None = None
     store_url: str | None = None
+    aws: AwsAccess | None = None
 
 
 def assemble(given: Given) -> Assembled:
@@ -69,18 +87,57 @@ def assemble(given: Given) -> Assembled:
     source: SourceLike = objects.pop("source", job.source)
     if "prompts" in objects:
         objects["prompts"] = tuple(objects["prompts"])
-    return Assembled(job=replace(job, **objects, written={**job.written, **shown}), source=source)
+    job = replace(job, **objects, written={**job.written, **shown})
+    if given.aws is not None:
+        job = replace(job, endpoint=_with_credentials(job.endpoint, given.aws.credentials))
+    return Assembled(job=job, source=source)
 
 
 def _connected(values: dict[str, Any], given: Given) -> dict[str, Any]:
     """Lay over what connections hold, and the partition."""
     if given.endpoint is not None:
         values["endpoint"] = dict(given.endpoint)
+    if given.aws is not None and isinstance(values.get("endpoint"), dict):
+        values["endpoint"] = _located(values["endpoint"], given.aws)
     if given.store_url is not None:
         values = merged(values, {"store": {"url": given.store_url}})
     if given.partition is not None:
         values = merged(values, {"sink": {"partition": dict(given.partition)}})
     return values
+
+
+def _located(endpoint: Mapping[str, Any], aws: AwsAccess) -> dict[str, Any]:
+    """Lay an endpoint on SageMaker over what a connection says of region, profile and addresses."""
+    common = {"region": aws.region, "profile": aws.profile}
+    real_time = _stated({**common, "endpoint_url": aws.runtime_url})
+    jobs = _stated({**common, "endpoint_url": aws.sagemaker_url, "s3_endpoint_url": aws.s3_url})
+    found = dict(endpoint)
+    if isinstance(found.get("sagemaker"), dict):
+        found["sagemaker"] = merged(real_time, found["sagemaker"])
+    if isinstance(found.get("sagemaker_transform"), dict):
+        found["sagemaker_transform"] = fields = merged(jobs, found["sagemaker_transform"])
+        if isinstance(fields.get("real_time"), dict):
+            fields["real_time"] = merged(real_time, fields["real_time"])
+    return found
+
+
+def _stated(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def _with_credentials(endpoint: Endpoint, credentials: AwsCredentials | None) -> Endpoint:
+    """Hand credentials to an endpoint on SageMaker; raise `UsageError` for any other."""
+    from corpusmill.endpoints.sagemaker import SageMakerEndpoint, SageMakerTransform
+
+    if not isinstance(endpoint, SageMakerEndpoint | SageMakerTransform):
+        raise UsageError(
+            f"aws_conn_id is given, and the endpoint is a {type(endpoint).__name__}, which has nothing to do with AWS"
+        )
+    if credentials is None:
+        return endpoint
+    if isinstance(endpoint, SageMakerTransform) and endpoint.real_time is not None:
+        endpoint = replace(endpoint, real_time=replace(endpoint.real_time, credentials=credentials))
+    return replace(endpoint, credentials=credentials)
 
 
 def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:

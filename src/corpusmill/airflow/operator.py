@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Asset, BaseOperator
 
-from corpusmill.airflow.jobs import Given, assemble
+from corpusmill.airflow.jobs import SOME_REGION, AwsAccess, Given, assemble
 from corpusmill.airflow.link import REPORT_KEY, ReportLink
 from corpusmill.errors import ComeBackLaterError, RunEndedError, UsageError
 
@@ -47,6 +47,8 @@ class EnrichOperator(BaseOperator):
         prompts: mappings as in a job file (`{"translate": {...}}`), or prompt objects.
         endpoint: a mapping as in a job file, or an endpoint; or else `conn_id`.
         conn_id: a connection of type `sambanova`, `openai_compatible` or `openai`.
+        aws_conn_id: a connection of type `aws`, whose credentials, region and addresses an endpoint on SageMaker is
+            asked with; without it the worker's own are used.
         model: the model to ask in place of the one that the connection names.
         store: URL of the store, without a password in it; or else `store_conn_id`, a connection of type `postgres`.
         overrides: a mapping in the words of a job file that lies over everything else.
@@ -68,6 +70,7 @@ class EnrichOperator(BaseOperator):
         "sink",
         "store",
         "conn_id",
+        "aws_conn_id",
         "store_conn_id",
         "model",
         "overrides",
@@ -90,6 +93,7 @@ class EnrichOperator(BaseOperator):
         prompts: Sequence[Mapping[str, Any] | Prompt] | None = None,
         endpoint: Mapping[str, Any] | Endpoint | None = None,
         conn_id: str | None = None,
+        aws_conn_id: str | None = None,
         model: str | None = None,
         store: str | Mapping[str, Any] | None = None,
         store_conn_id: str | None = None,
@@ -122,6 +126,7 @@ class EnrichOperator(BaseOperator):
         self.prompts = prompts
         self.endpoint = endpoint
         self.conn_id = conn_id
+        self.aws_conn_id = aws_conn_id
         self.model = model
         self.store = store
         self.store_conn_id = store_conn_id
@@ -147,6 +152,10 @@ class EnrichOperator(BaseOperator):
 
     def execute(self, context: Context) -> Any:
         """Enrich, and give the small manifest that becomes the XCom."""
+        return self.enriched(context)
+
+    def enriched(self, context: Context) -> dict[str, Any]:
+        """Do the work of `execute`, which Airflow wants to call itself."""
         from corpusmill.enrich_job import enrich_job
 
         assembled = self.assembled()
@@ -178,6 +187,11 @@ class EnrichOperator(BaseOperator):
         """Make the job, with what the connections hold. Called before any event loop runs."""
         endpoint: dict[str, Any] | None = None
         store_url: str | None = None
+        aws: AwsAccess | None = None
+        if self.aws_conn_id is not None:
+            from corpusmill.airflow.aws import AwsHook, aws_access
+
+            aws = aws_access(AwsHook.get_connection(self.aws_conn_id))
         if self.conn_id is not None:
             from corpusmill.airflow.hook import OpenAICompatibleHook, endpoint_values
 
@@ -188,11 +202,19 @@ class EnrichOperator(BaseOperator):
 
             store_url = hook.store_url(hook.OpenAICompatibleHook.get_connection(self.store_conn_id))
         _refuse_password(self.store)
-        self._assembled = assemble(self.given(endpoint=endpoint, store_url=store_url))
+        self._assembled = assemble(self.given(endpoint=endpoint, store_url=store_url, aws=aws))
         return self._assembled
 
-    def given(self, *, endpoint: dict[str, Any] | None = None, store_url: str | None = None) -> Given:
+    def given(
+        self,
+        *,
+        endpoint: dict[str, Any] | None = None,
+        store_url: str | None = None,
+        aws: AwsAccess | None = None,
+    ) -> Given:
         """Gather what the operator was given, as it stands after its templates were filled in."""
+        if aws is None and self.aws_conn_id is not None:
+            aws = AwsAccess(region=SOME_REGION)
         values = {
             "source": self.source,
             "sink": self.sink,
@@ -214,6 +236,7 @@ class EnrichOperator(BaseOperator):
             partition=self.partition,
             endpoint=endpoint,
             store_url=store_url,
+            aws=aws,
         )
 
     def warn_of_store(self, store: str) -> None:
