@@ -1,7 +1,8 @@
-"""The steps of a transform job as an orchestrator takes them: each by itself, and none of them waits."""
+"""A transform job as an orchestrator takes it: submitted, and run without waiting until all is there."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -11,15 +12,15 @@ import pytest
 import corpusmill
 from corpusmill.endpoints.sagemaker import SageMakerTransform
 from corpusmill.enrich_job import enrich_job
-from corpusmill.errors import EndpointError, InterruptedRunError
+from corpusmill.errors import EndpointError, JobsAtWorkError, JobStoppedError
 from corpusmill.job import Job, job_of
-from corpusmill.transform.steps import advance, looks, submit
+from corpusmill.transform.steps import states, submit
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from corpusmill.report import RunReport
     from corpusmill.testing.sagemaker import FakeSageMaker
-    from corpusmill.transform.steps import JobState
 
 ROWS = 10
 
@@ -58,76 +59,71 @@ def endpoint_of(job: Job) -> SageMakerTransform:
     return job.endpoint
 
 
-def advanced(job: Job, fake: FakeSageMaker) -> list[JobState]:
-    """Let the jobs that are there end and those that come be held, and take the next step."""
+def run(job: Job, fake: FakeSageMaker) -> RunReport | list[str]:
+    """Let the jobs that are there end and those that come be held, and run: the report, or the jobs at work."""
     fake.pace.set(None)
     for made in list(fake.jobs.jobs.values()):
         assert made.over.wait(30)
     fake.pace.set(0)
-    return advance(job, endpoint_of(job))
+    try:
+        return enrich_job(replace(job, endpoint=replace(endpoint_of(job), wait=False)))
+    except JobsAtWorkError as error:
+        return list(error.jobs)
 
 
-def test_a_step_never_waits_and_sends_what_is_left_over(job: Job, fake: FakeSageMaker) -> None:
-    """A job at work is given back as such; a shard that failed goes out in the next job, and the last step is none."""
+def run_to_the_end(job: Job, fake: FakeSageMaker) -> tuple[list[str], RunReport]:
+    """Run until there is an output: the jobs that it took, and the report."""
+    names: list[str] = []
+    while isinstance(found := run(job, fake), list):
+        (name,) = found
+        assert name not in names
+        names.append(name)
+    return names, found
+
+
+def test_a_run_that_waits_for_nothing_sends_what_is_left_over(job: Job, fake: FakeSageMaker) -> None:
+    """A job at work is named; a shard that failed goes out in the next job; the last run finds all and writes."""
     fake.container.poison = "row 5:"
-    fake.pace.set(1)
+    fake.pace.set(0)
     (submitted,) = submit(job, endpoint_of(job))
-    (same,) = advance(job, endpoint_of(job))
-    assert (same.name, same.status) == (submitted.name, "InProgress")
-    names = {submitted.name}
-    while found := advanced(job, fake):
-        (state,) = found
-        assert state.name not in names
-        names.add(state.name)
-    assert len(fake.jobs.jobs) == len(names) == 4
-    report = enrich_job(job)
+    with pytest.raises(JobsAtWorkError, match=submitted.name):
+        enrich_job(replace(job, endpoint=replace(endpoint_of(job), wait=False)))
+    names, report = run_to_the_end(job, fake)
+    assert submitted.name not in names
+    assert len(fake.jobs.jobs) == 1 + len(names) == 4
     assert (report.attempts, report.outcomes) == (0, {"completed": ROWS - 1, "failed": 1})
-    assert len(fake.jobs.jobs) == 4
     assert corpusmill.read(job.sink.path).count_rows() == ROWS
 
 
-def test_a_step_alone_does_all_that_the_steps_before_it_would(job: Job, fake: FakeSageMaker) -> None:
+def test_a_run_alone_does_all_that_a_submission_before_it_would(job: Job, fake: FakeSageMaker) -> None:
     """What was not submitted is submitted, and rows that were cut go out under a higher ceiling."""
     prompt = {"ask": {"template": "Name: {text}", "into": "topic", "max_tokens": 4, "escalate_to": 4_096}}
     job = job_of({**job.written, "prompts": [prompt]})
-    steps = 0
-    while advanced(job, fake):
-        steps += 1
-    assert steps == len(fake.jobs.jobs) == 2
-    assert enrich_job(job).outcomes == {"completed": ROWS}
+    names, report = run_to_the_end(job, fake)
+    assert len(names) == len(fake.jobs.jobs) == 2
+    assert report.outcomes == {"completed": ROWS}
 
 
-def test_a_step_says_what_ends_a_run(job: Job, fake: FakeSageMaker) -> None:
-    """A job that failed for a lasting reason, and one that was stopped; the step after it starts anew."""
+def test_a_submission_rides_out_throttling(job: Job, fake: FakeSageMaker) -> None:
+    """Calls that fail in passing are made again, and there is one job."""
+    fake.control_script = lambda _, number: "throttled" if number in {1, 2, 3, 4} else None
+    (submitted,) = submit(job, endpoint_of(job))
+    (state,) = states(job, endpoint_of(job))
+    assert state.name == submitted.name
+    assert len(fake.jobs.jobs) == 1
+
+
+def test_a_run_says_what_ends_it(job: Job, fake: FakeSageMaker) -> None:
+    """A job that failed for a lasting reason, and one that was stopped; the run after it starts anew."""
     fake.fail_next_job("ClientError: Access denied to model data")
     submit(job, endpoint_of(job))
     with pytest.raises(EndpointError, match="not by its lines"):
-        advanced(job, fake)
-    (second,) = advance(job, endpoint_of(job))
-    fake.jobs.stop({"TransformJobName": second.name})
-    with pytest.raises(InterruptedRunError, match="was stopped"):
-        advanced(job, fake)
-    (third,) = advance(job, endpoint_of(job))
-    assert third.name != second.name
-
-
-def test_a_look_tells_a_job_that_is_not_there_from_one_that_could_not_be_read(
-    job: Job, fake: FakeSageMaker
-) -> None:
-    """Throttling says nothing of a job; no look changes anything."""
-    fake.pace.set(0)
-    (submitted,) = submit(job, endpoint_of(job))
-    before = list(fake.operations)
-    names = [submitted.name, "corpusmill-none"]
-    seen = {look.name: (look.status, look.ended) for look in looks(endpoint_of(job), names)}
-    assert seen == {submitted.name: ("InProgress", False), "corpusmill-none": ("", False)}
-    fake.control_script = lambda *_: "throttled"
-    (unread,) = looks(endpoint_of(job), names[:1])
-    assert (unread.status, unread.ended) == (None, False)
-    assert "hrottl" in unread.reason
-    assert set(fake.operations[len(before) :]) == {"DescribeTransformJob"}
-    fake.control_script = None
-    fake.jobs.stop({"TransformJobName": submitted.name})
-    assert fake.jobs.jobs[submitted.name].over.wait(30)
-    (stopped,) = looks(endpoint_of(job), names[:1])
-    assert (stopped.status, stopped.ended) == ("Stopped", True)
+        run(job, fake)
+    second = run(job, fake)
+    assert isinstance(second, list)
+    fake.jobs.stop({"TransformJobName": second[0]})
+    with pytest.raises(JobStoppedError, match="was stopped"):
+        run(job, fake)
+    third = run(job, fake)
+    assert isinstance(third, list)
+    assert third != second

@@ -8,29 +8,25 @@ from __future__ import annotations
 import contextlib
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from corpusmill.plan import make_plan, throwaway_key
 from corpusmill.store import open_store
 from corpusmill.tables import check_storable, open_sink, open_source
-from corpusmill.transform.aws import Aws, ControlPlane, PassingError, Patience
+from corpusmill.transform.aws import Aws, Patience
 from corpusmill.transform.collecting import Collector
 from corpusmill.transform.filling import TERMINAL, Filler
 from corpusmill.transform.records import Records
 from corpusmill.transform.running import Filling, open_filler
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from corpusmill.endpoints.sagemaker import SageMakerTransform
     from corpusmill.prompts.prompt import Prompt
     from corpusmill.tables import SinkSpec, SourceSpec
     from corpusmill.transform.collecting import Collected
     from corpusmill.transform.records import JobPlan
-
-
-LOOK_SECONDS: Final = 5.0
-"""How long a look at a job waits for an answer, each of the three times that it is tried."""
 
 
 class Steps(Protocol):
@@ -74,50 +70,8 @@ class JobState:
         return f"{self.name}: {status}{reason}, {shards}, {self.rows:,} rows{answers}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
-    """What one look at a job saw: `status` is the service's word, "" for a job that it does not know.
-
-    Where the service did not answer, `status` is None, which says nothing of the job, and `reason` says why.
-    """
-
-    name: str
-    status: str | None
-    reason: str = ""
-
-    @property
-    def ended(self) -> bool:
-        """Whether nothing more will come of the job."""
-        return self.status in TERMINAL
-
-
 def submit(job: Steps, endpoint: SageMakerTransform) -> list[JobState]:
     """Send the rows that have no answer and are in no job; give the jobs that hold rows of this one, created."""
-    with _filler(job, endpoint) as filler:
-        found = []
-        for name in filler.prepare():
-            written = filler.records.plan(name)
-            if written is None:
-                continue
-            if filler.records.settled(name) is None:
-                filler.create(written)
-            found.append(_state(filler.aws, filler.records, written))
-        return found
-
-
-def advance(job: Steps, endpoint: SageMakerTransform) -> list[JobState]:
-    """Take in what is there, send what is left over in the next job, and give the jobs that are at work.
-
-    Nothing is waited for. When no job is at work, a run of this one asks none either: it writes the sink. Raises what
-    a run raises for a job that was stopped, or that has failed and not by its lines.
-    """
-    with _filler(job, endpoint) as filler:
-        plans = [filler.records.plan(name) for name in filler.advance()]
-        return [_state(filler.aws, filler.records, plan) for plan in plans if plan is not None]
-
-
-@contextlib.contextmanager
-def _filler(job: Steps, endpoint: SageMakerTransform) -> Iterator[Filler]:
     source = open_source(job.source)
     sink = open_sink(job.sink)
     plan = make_plan(
@@ -130,56 +84,43 @@ def _filler(job: Steps, endpoint: SageMakerTransform) -> Iterator[Filler]:
         sink=sink.spec,
     )
     check_storable(plan.schema)
+    call = _patience(endpoint).call
     with contextlib.closing(open_store(job.store)) as store:
         filling = Filling(chunks=source.chunks, prompts=job.prompts, store=store, run_key=plan.run_key)
         with open_filler(endpoint, filling) as filler:
-            yield filler
-
-
-def looks(endpoint: SageMakerTransform, names: Iterable[str]) -> Iterator[Look]:
-    """Look at some jobs, by one call each; nothing else is read, and nothing is changed.
-
-    Who looks may have little time, so that a call gives up after a few seconds.
-    """
-    control = ControlPlane(
-        region=endpoint.region,
-        endpoint_url=endpoint.endpoint_url,
-        profile=endpoint.profile,
-        credentials=endpoint.credentials,
-        timeout=LOOK_SECONDS,
-    )
-    with contextlib.closing(control):
-        for name in names:
-            try:
-                described = control.describe(name) or {}
-            except PassingError as error:
-                yield Look(name=name, status=None, reason=str(error))
-                continue
-            yield Look(
-                name=name,
-                status=str(described.get("TransformJobStatus") or ""),
-                reason=str(described.get("FailureReason") or ""),
-            )
+            found = []
+            for name in filler.prepare():
+                written = call(filler.records.plan, name)
+                if written is None:
+                    continue
+                if call(filler.records.settled, name) is None:
+                    filler.create(written)
+                found.append(call(_state, filler.aws, filler.records, written))
+    return found
 
 
 def states(job: Steps, endpoint: SageMakerTransform) -> list[JobState]:  # noqa: ARG001 - steps are called alike
     """Say how the open jobs of this model under the prefix stand."""
+    call = _patience(endpoint).call
     with _records(endpoint) as (aws, records):
-        return [_state(aws, records, found.plan) for found in records.open_jobs(endpoint.identity)]
+        return [
+            call(_state, aws, records, found.plan) for found in call(records.open_jobs, endpoint.identity)
+        ]
 
 
 def cancel(job: Steps, endpoint: SageMakerTransform) -> list[JobState]:  # noqa: ARG001 - steps are called alike
     """Stop the open jobs that are at work, and give all open ones; what was never created is taken back."""
+    call = _patience(endpoint).call
     with _records(endpoint) as (aws, records):
         found = []
-        for opened in records.open_jobs(endpoint.identity):
+        for opened in call(records.open_jobs, endpoint.identity):
             if opened.settled is not None:
                 continue
-            if aws.describe(opened.plan.name) is None:
-                records.close(opened.plan.name)
+            if call(aws.describe, opened.plan.name) is None:
+                call(records.close, opened.plan.name)
             else:
-                aws.stop(opened.plan.name)
-            found.append(_state(aws, records, opened.plan))
+                call(aws.stop, opened.plan.name)
+            found.append(call(_state, aws, records, opened.plan))
         return found
 
 
@@ -188,7 +129,7 @@ def forget_stopped(endpoint: SageMakerTransform) -> list[str]:
 
     A run that sees a job stop ends by it. One that begins knows that this was before its time.
     """
-    call = Patience(endpoint.patience_seconds, sleep=_sleep).call
+    call = _patience(endpoint).call
     with _records(endpoint) as (aws, records):
         stopping = []
         for opened in call(records.open_jobs, endpoint.identity):
@@ -202,6 +143,11 @@ def forget_stopped(endpoint: SageMakerTransform) -> list[str]:
         return stopping
 
 
+def _patience(endpoint: SageMakerTransform) -> Patience:
+    """Give what calls again what failed in passing."""
+    return Patience(endpoint.patience_seconds, sleep=_sleep)
+
+
 def _sleep(seconds: float) -> bool:
     time.sleep(seconds)
     return True
@@ -209,16 +155,17 @@ def _sleep(seconds: float) -> bool:
 
 def collect(job: Steps, endpoint: SageMakerTransform) -> list[JobState]:
     """Take what the open jobs have written into the store; give how they stand."""
+    call = _patience(endpoint).call
     with contextlib.closing(open_store(job.store)) as store:
         member = store.join(throwaway_key(), label=endpoint.identity)
         filler = Filler(endpoint, None, member, collector=lambda aws: Collector(endpoint, aws, store, member))
         with contextlib.closing(filler):
             found = []
-            for opened in filler.records.open_jobs(endpoint.identity):
+            for opened in call(filler.records.open_jobs, endpoint.identity):
                 status, sofar = filler.look(opened.plan)
                 found.append(_told(opened.plan, status, filler.reason(opened.plan), sofar))
                 if status == "Stopped":
-                    filler.records.close(opened.plan.name)
+                    call(filler.records.close, opened.plan.name)
         store.leave(member.owner)
     return found
 
