@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import atexit
 import importlib.util
+import itertools
 import json
+import logging
 import os
 import shutil
 import sys
@@ -20,6 +22,10 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import ModuleType
+
+    from corpusmill.testing.sagemaker import FakeSageMaker
+
+BUCKETS = itertools.count()
 
 # The script that starts a real Airflow is imported from the root of the project, whatever started pytest.
 sys.path.insert(0, str(Path(__file__).parents[2]))
@@ -133,3 +139,88 @@ def events() -> Iterator[Callable[[], list[dict[str, Any]]]]:
 
     yield read
     EVENTS.unlink(missing_ok=True)
+
+
+class Amazon:
+    """A fake SageMaker and an S3 server beside it, with one bucket."""
+
+    def __init__(self, fake: FakeSageMaker, s3_url: str, bucket: str) -> None:
+        self.fake, self.s3_url, self.bucket = fake, s3_url, bucket
+
+    @property
+    def connection(self) -> dict[str, Any]:
+        """A connection of type `aws` that holds the fake's only key."""
+        from corpusmill.testing.sagemaker.server import KEY
+
+        services = {"s3": {"endpoint_url": self.s3_url}}
+        return {
+            "conn_type": "aws",
+            "login": KEY.key,
+            "password": KEY.secret,
+            "extra": {
+                "region_name": self.fake.region,
+                "endpoint_url": self.fake.url,
+                "service_config": services,
+            },
+        }
+
+    def transform(self, **changes: Any) -> dict[str, Any]:
+        """An endpoint of transform jobs; where AWS is and who asks stands in the connection."""
+        fields = {
+            "model_name": "tildeopen-30b-64k",
+            "model": "tildeopen-30b-64k",
+            "instance_type": "ml.g6.48xlarge",
+            "s3": f"s3://{self.bucket}/nightly",
+            "shard_rows": 20,
+            "poll_seconds": 0.05,
+            "patience_seconds": 5.0,
+        }
+        return {"sagemaker_transform": {**fields, **changes}}
+
+    @property
+    def jobs(self) -> list[Any]:
+        """The jobs, in the order of their creation."""
+        return sorted(self.fake.jobs.jobs.values(), key=lambda job: job.created)
+
+
+@pytest.fixture(scope="session")
+def s3_url() -> Iterator[str]:
+    """The URL of a moto server that speaks S3 and STS."""
+    from moto.server import ThreadedMotoServer
+
+    logging.getLogger("werkzeug").setLevel(logging.CRITICAL)
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture
+def amazon(s3_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Amazon]:
+    """A fake without faults; nothing of this machine's own settings is seen, and no credentials."""
+    import boto3
+
+    from corpusmill.testing.sagemaker import FakeSageMaker
+    from corpusmill.testing.sagemaker.server import REGION
+
+    for name in list(os.environ):
+        if name.startswith("AWS_"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", os.devnull)
+    s3 = boto3.client(
+        "s3",
+        endpoint_url=s3_url,
+        region_name=REGION,
+        aws_access_key_id="any",
+        aws_secret_access_key="any",
+    )
+    bucket = f"bucket-{next(BUCKETS)}"
+    s3.create_bucket(Bucket=bucket, CreateBucketConfiguration={"LocationConstraint": REGION})
+    with FakeSageMaker(s3=s3) as fake:
+        made = Amazon(fake, s3_url, bucket)
+        monkeypatch.setenv("AIRFLOW_CONN_AWS_FOR_TESTS", json.dumps(made.connection))
+        yield made
+    s3.close()

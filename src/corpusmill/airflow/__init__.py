@@ -15,15 +15,26 @@ if TYPE_CHECKING:
     from corpusmill.airflow.operator import EnrichOperator
     from corpusmill.airflow.retries import EnrichRetryPolicy
     from corpusmill.airflow.shards import enrich_shards
+    from corpusmill.airflow.transform import TransformJobOperator
+    from corpusmill.airflow.transform_link import TransformJobLink
 
 _HOME = {
     "EnrichOperator": "corpusmill.airflow.operator",
     "EnrichRetryPolicy": "corpusmill.airflow.retries",
     "ReportLink": "corpusmill.airflow.link",
+    "TransformJobLink": "corpusmill.airflow.transform_link",
+    "TransformJobOperator": "corpusmill.airflow.transform",
     "enrich_shards": "corpusmill.airflow.shards",
 }
 
-__all__ = ["EnrichOperator", "EnrichRetryPolicy", "ReportLink", "enrich_shards"]
+__all__ = [
+    "EnrichOperator",
+    "EnrichRetryPolicy",
+    "ReportLink",
+    "TransformJobLink",
+    "TransformJobOperator",
+    "enrich_shards",
+]
 
 
 def __getattr__(name: str) -> object:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.plugins_manager import AirflowPlugin
 
 from corpusmill.airflow.link import PREFIX, ReportLink
+from corpusmill.airflow.transform_link import TransformJobLink
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -36,4 +37,4 @@ class CorpusmillPlugin(AirflowPlugin):
 
     name = "corpusmill"
     fastapi_apps: list[Any] = [{"app": Pages(), "url_prefix": PREFIX, "name": "corpusmill"}]  # noqa: RUF012 - as Airflow has it
-    operator_extra_links: list[Any] = [ReportLink()]  # noqa: RUF012
+    operator_extra_links: list[Any] = [ReportLink(), TransformJobLink()]  # noqa: RUF012

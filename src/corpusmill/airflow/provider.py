@@ -52,11 +52,20 @@ def provider_info() -> dict[str, Any]:
         "operators": [
             {
                 "integration-name": "corpusmill",
-                "python-modules": ["corpusmill.airflow.operator", "corpusmill.airflow.shards"],
+                "python-modules": [
+                    "corpusmill.airflow.operator",
+                    "corpusmill.airflow.shards",
+                    "corpusmill.airflow.transform",
+                ],
             }
         ],
         "hooks": [{"integration-name": "corpusmill", "python-modules": ["corpusmill.airflow.hook"]}],
-        "triggers": [{"integration-name": "corpusmill", "python-modules": ["corpusmill.airflow.trigger"]}],
+        "triggers": [
+            {
+                "integration-name": "corpusmill",
+                "python-modules": ["corpusmill.airflow.trigger", "corpusmill.airflow.transform_trigger"],
+            }
+        ],
         "connection-types": [
             {
                 "connection-type": "sambanova",
@@ -96,6 +105,9 @@ def provider_info() -> dict[str, Any]:
             },
         ],
         "task-decorators": [{"name": "enrich", "class-name": "corpusmill.airflow.decorator.enrich_task"}],
-        "extra-links": ["corpusmill.airflow.link.ReportLink"],
+        "extra-links": [
+            "corpusmill.airflow.link.ReportLink",
+            "corpusmill.airflow.transform_link.TransformJobLink",
+        ],
         "plugins": [{"name": "corpusmill", "plugin-class": "corpusmill.airflow.plugin.CorpusmillPlugin"}],
     }
