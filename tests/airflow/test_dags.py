@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import json
+import pydoc_data.topics
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +16,7 @@ import corpusmill
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tests.airflow.conftest import Ran
+    from tests.airflow.conftest import Amazon, Ran
 
     from corpusmill.testing import FakeEndpoint
 
@@ -55,6 +57,7 @@ def test_every_shipped_file_is_run_here() -> None:
     assert {path.stem for path in SHIPPED.glob("*.py")} == {
         "quality_gate",
         "summarise_shards",
+        "transform_nightly",
         "translate_daily",
         "translate_then_summarise",
     }
@@ -103,3 +106,39 @@ def test_what_was_translated_is_summarised(
         "summary",
         "summary_outcome",
     ]
+
+
+def test_a_night_is_translated_by_jobs_and_the_rest_in_real_time(
+    shipped: Callable[[str], Any],
+    run_dag: Callable[..., Ran],
+    tmp_path: Path,
+    amazon: Amazon,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No capacity at first, looks that are throttled, a line that no container stands: every other row is answered."""
+    monkeypatch.setenv("AIRFLOW_CONN_AWS_DEFAULT", json.dumps(amazon.connection))
+    monkeypatch.setenv("CORPUSMILL_S3", f"s3://{amazon.bucket}/nightly")
+    fake = amazon.fake
+    fake.fail_next_job("CapacityError: Unable to provision requested ML compute capacity.")
+    fake.container.poison = "Paragraph 07"
+    fake.control_script = lambda operation, number: (
+        "throttled" if operation == "DescribeTransformJob" and number % 3 == 2 else None
+    )
+    topics = {f"topic {number:02}": f"Paragraph {number:02} of the day." for number in range(40)}
+    monkeypatch.setattr(pydoc_data.topics, "topics", topics)
+    module = shipped("transform_nightly")
+    task = module.dag.get_task("translate")
+    task.endpoint["sagemaker_transform"]["poll_seconds"] = 0.05
+    task.retry = {"attempts": 2}
+    ran = run_dag(module.dag)
+    assert ran.state == "success"
+    made = ran.xcom("translate")
+    assert made["outcomes"] == {"completed": 39, "failed": 1}
+    # None of the first job's shards was answered; of the second's one, and so of the third's none but the bad one's.
+    assert [len(job.written) for job in amazon.jobs] == [0, 1, 0]
+    assert made["live"] == 19
+    (folder,) = (tmp_path / "nights").iterdir()
+    night = folder.name.partition("=")[2]
+    rows = corpusmill.read(tmp_path / "nights", partition={"night": night}).to_table().to_pylist()
+    failed = [row["text"] for row in rows if row["text_lv_outcome"]["status"] == "failed"]
+    assert failed == ["Paragraph 07 of the day."]

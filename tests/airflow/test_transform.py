@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
