@@ -190,14 +190,15 @@ class _Counting:
     def _count(
         self, prompt: Prompt, counts: Counts, asked: Asked, found: Mapping[bytes, list[Entry]]
     ) -> None:
-        for row, (key, rendered) in enumerate(zip(asked.keys, asked.rendered, strict=True)):
-            if key is None or rendered is None:
+        for row, key in enumerate(asked.keys):
+            if key is None:
                 if row in asked.unaskable:
                     counts.unaskable += 1
                 else:
                     counts.blank += 1
                 continue
-            size, script = characters(rendered.messages), script_of_messages(rendered.messages)
+            messages = asked.rendered(row).messages
+            size, script = characters(messages), script_of_messages(messages)
             entries = found.get(key, ())
             for entry in entries[-1:]:
                 counts.learn(script, size, entry)
@@ -205,7 +206,7 @@ class _Counting:
                 entries,
                 prompt=prompt,
                 values=asked.values[row],
-                ceiling=rendered.ceiling,
+                ceiling=asked.ceilings[row],
                 context=self._context,
                 not_before=math.inf if self._job.mode == "refresh" else None,
                 refresh=self._job.refresh,
@@ -219,7 +220,7 @@ class _Counting:
             else:
                 counts.ask(self._most(prompt, rung, size, script), size, script)
                 counts.parts = counts.parts or any(
-                    isinstance(message.get("content"), list) for message in rendered.messages
+                    isinstance(message.get("content"), list) for message in messages
                 )
 
     def _most(self, prompt: Prompt, rung: Rung, size: int, script: str | None) -> int | None:

@@ -35,11 +35,11 @@ def explain_row(job: Job, row: int) -> Iterator[str]:
         for prompt in job.prompts:
             renderer = Renderer(prompt, identity=job.endpoint.identity, check=job.endpoint.check)
             asked = renderer.ask(batch)
-            key, rendered = asked.keys[0], asked.rendered[0]
-            if key is None or rendered is None:
+            key = asked.keys[0]
+            if key is None:
                 why = f"no request ({asked.unaskable.get(0, 'the row is blank')})"
             else:
-                entries = store.get_many([key]).get(key, [])
+                rendered, entries = asked.rendered(0), store.get_many([key]).get(key, [])
                 why = (
                     _answered(job, prompt, asked.values[0], rendered, entries)
                     or _too_long(job, store, rendered)

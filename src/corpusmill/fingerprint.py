@@ -99,6 +99,18 @@ class Fingerprint:
             state.update(b"vary:" + vary.encode("utf-8", "surrogatepass"))
         return state.digest()
 
+    def frame(self, fixed: Sequence[Message], role: str, before: str, after: str) -> Frame:
+        """Hash all but the text of requests that have `fixed` messages and then one with the text in it.
+
+        `Frame.key(text)` is `key((*fixed, {"role": role, "content": before + text + after}))`, several times as fast.
+        """
+        # JSON escapes each character by itself, so that the pieces may be written one by one.
+        end = b'","role":' + _encode(role) + b"}]"
+        begun = _encode_sorted([*fixed, {"role": role, "content": before}])
+        state = self._prefix.copy()
+        state.update(begun.removesuffix(end))
+        return Frame(state, _encode(after)[1:-1] + end)
+
     def fields_of(self, messages: Sequence[Message], vary: str | None = None) -> dict[str, str]:
         """Name every field that the key covers, each message by itself, with the hex digest of its value."""
         return {**self.fields, **self.fields_of_messages(messages, vary)}
@@ -113,6 +125,24 @@ class Fingerprint:
         if vary is not None:
             fields["vary_by"] = digest(vary.encode("utf-8", "surrogatepass")).hex()
         return fields
+
+
+class Frame:
+    """The keys of requests that differ in one text."""
+
+    __slots__ = ("_begun", "_end")
+
+    def __init__(self, begun: hashlib.blake2b, end: bytes) -> None:
+        """`begun` has hashed what stands before the text, `end` is what stands after it."""
+        self._begun = begun
+        self._end = end
+
+    def key(self, text: str) -> bytes:
+        """Give the key of the request with this text (20 bytes)."""
+        state = self._begun.copy()
+        state.update(_encode(text)[1:-1])
+        state.update(self._end)
+        return state.digest()
 
 
 def request_key(identity: str, request: ChatRequest) -> bytes:

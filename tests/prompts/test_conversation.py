@@ -28,8 +28,8 @@ def asked(prompt: Ask, **columns: Any) -> list[Any]:
     """Render the rows of a table; give the messages, a reason, or None for each."""
     found = Renderer(prompt, identity="i").ask(pa.RecordBatch.from_pydict(columns))
     return [
-        list(made.messages) if made is not None else found.unaskable.get(row)
-        for row, made in enumerate(found.rendered)
+        list(found.rendered(row).messages) if key is not None else found.unaskable.get(row)
+        for row, key in enumerate(found.keys)
     ]
 
 
@@ -128,10 +128,8 @@ def test_tools_may_come_from_a_column() -> None:
     prompt = Ask("{text}", into="out", tools={"column": "tools"})
     batch = pa.RecordBatch.from_pydict({"text": ["same"] * 3, "tools": [json.dumps([TOOL]), None, "{}"]})
     found = Renderer(prompt, identity="i").ask(batch)
-    assert found.rendered[0] is not None
-    assert found.rendered[0].parameters == {"tools": [TOOL]}
-    assert found.rendered[1] is not None
-    assert found.rendered[1].parameters is None
+    assert found.rendered(0).parameters == {"tools": [TOOL]}
+    assert found.rendered(1).parameters is None
     assert found.keys[0] != found.keys[1]
     assert "no list of tools" in found.unaskable[2]
 

@@ -79,7 +79,7 @@ def test_a_copy_asks_the_same(name: str, again: Callable[[Prompt], Prompt]) -> N
     before, after = (Renderer(one, identity="i").ask(BATCH) for one in (prompt, made))
     assert before.keys == after.keys
     assert before.keys[0] is not None
-    assert before.rendered == after.rendered
+    assert before.rendered(0) == after.rendered(0)
     assert before.unaskable == after.unaskable == {}
 
 

@@ -108,7 +108,7 @@ def table_of(prompt: Prompt, answers: list[Answer]) -> pa.Table:
     """Build the columns of a prompt from answers, as a run does."""
     filling = Filling(prompt, telemetry=True)
     for answer in answers:
-        outcome, value = judge(prompt, ("row",), answer, b"k" * 20, messages=(), cleaned=False)
+        outcome, value = judge(prompt, ("row",), answer, b"k" * 20, cleaned=False, cut=False)
         filling.add(outcome, value, answer.completion)
     table = pa.Table.from_arrays(filling.arrays(), schema=pa.schema(new_fields(prompt, telemetry=True)))
     table.validate(full=True)
@@ -200,12 +200,12 @@ def rendered(cells: pa.Array[Any], asked: str) -> list[str | None]:
     column = pa.array(["text"] * len(cells), pa.string())
     batch = pa.RecordBatch.from_arrays([column, cells], names=["text", "cell"])
     found = Renderer(ASKS[asked], identity="i", check=refuse_nothing).ask(batch)
-    assert len(found.keys) == len(found.rendered) == len(found.values) == len(cells)
-    for key, made in zip(found.keys, found.rendered, strict=True):
-        assert (key is None) == (made is None)
-        if made is not None:
-            assert characters(made.messages) >= 0
-            script_of_messages(made.messages)
+    assert len(found.keys) == len(found.ceilings) == len(found.values) == len(cells)
+    for row, key in enumerate(found.keys):
+        if key is not None:
+            messages = found.rendered(row).messages
+            assert characters(messages) >= 0
+            script_of_messages(messages)
     return [found.unaskable.get(row) for row in range(len(cells))]
 
 

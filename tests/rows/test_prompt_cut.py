@@ -8,6 +8,7 @@ import pytest
 from corpusmill import OpenAICompatible, enrich
 from corpusmill.prompts.ask import Ask
 from corpusmill.rows.prompt_cut import is_prompt_cut, prompt_cut_warning
+from corpusmill.rows.render import Asked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,14 +40,16 @@ def test_a_count_far_below_what_was_sent_betrays_a_cut_prompt(
     expected: bool,  # noqa: FBT001 - a column of the table
 ) -> None:
     """From 2,000 characters on, below a token for twelve of them, runs of one sign counted once."""
-    assert is_prompt_cut((text,), [{"role": "user", "content": text}], tokens) is expected
+    assert is_prompt_cut(Asked(Ask("{text}", into="x"), [(text,)]), 0, tokens) is expected
     parts = [{"role": "user", "content": [{"type": "text", "text": text}, {"type": "image_url"}]}]
-    assert is_prompt_cut((parts,), parts, tokens) is expected
+    asked = Asked(Ask(messages={"column": "messages"}, into="x"), [(parts,)])
+    assert is_prompt_cut(asked, 0, tokens) is expected
 
 
 def test_what_is_not_sent_does_not_count() -> None:
     """A long value that only tells draws apart is not on the wire."""
-    assert not is_prompt_cut(("short", PROSE * 200), [{"role": "user", "content": "short"}], 8)
+    asked = Asked(Ask("{text}", into="x", vary_by="draw"), [("short", PROSE * 200)])
+    assert not is_prompt_cut(asked, 0, 8)
 
 
 def test_the_report_says_once_that_prompts_were_cut(

@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 
 from corpusmill.errors import PromptError
 from corpusmill.exchange import Completion, clean_text, read_completion
+from corpusmill.fingerprint import Fingerprint
 from corpusmill.prompts.ask import Ask
 from corpusmill.prompts.fields import is_blank
+from corpusmill.prompts.prompt import Rendered
 from corpusmill.rows.columns import Filling, new_fields, outcome_type
 from corpusmill.rows.judge import Answer, is_empty, judge, next_ceiling, repeats, response_field
 from corpusmill.rows.render import Renderer
@@ -35,7 +37,7 @@ def choices(made: list[dict[str, Any]]) -> Completion:
 
 def outcome_of(answer: Answer, prompt: Ask = ASK) -> tuple[str, object, str | None]:
     """Judge one answer; give status, value and error."""
-    outcome, value = judge(prompt, ("row",), answer, b"k" * 20, messages=(), cleaned=False)
+    outcome, value = judge(prompt, ("row",), answer, b"k" * 20, cleaned=False, cut=False)
     return outcome.status, value, outcome.error
 
 
@@ -47,13 +49,36 @@ def test_rendering_keeps_length_and_order(rows: list[str | None]) -> None:
     """Each row has its place: a request that ends with its own text, or none when it is blank."""
     batch = pa.RecordBatch.from_pydict({"text": pa.array(rows, pa.string())})
     asked = Renderer(ASK, identity="i").ask(batch)
-    assert len(asked.keys) == len(asked.rendered) == len(asked.values) == len(rows)
-    for row, rendered in zip(rows, asked.rendered, strict=True):
+    assert len(asked.keys) == len(asked.ceilings) == len(asked.values) == len(rows)
+    for place, row in enumerate(rows):
         if row is None or is_blank(clean_text(row)):
-            assert rendered is None
+            assert asked.keys[place] is None
         else:
-            assert rendered is not None
-            assert rendered.messages[-1]["content"] == "Name the topic of: " + row.replace("\0", "\ufffd")
+            assert asked.keys[place] is not None
+            content = asked.rendered(place).messages[-1]["content"]
+            assert content == "Name the topic of: " + row.replace("\0", "\ufffd")
+
+
+@given(
+    rows=st.lists(texts, max_size=30),
+    before=st.text(st.characters(exclude_categories=["Cs"], exclude_characters="{}")),
+    after=st.text(st.characters(exclude_categories=["Cs"], exclude_characters="{}")),
+    system=st.none() | st.text(st.characters(exclude_categories=["Cs"]), min_size=1),
+    cap=st.none() | st.integers(1, 100),
+)
+def test_keys_told_from_texts_are_those_of_the_requests(
+    rows: list[str | None], before: str, after: str, system: str | None, cap: int | None
+) -> None:
+    """Whether a request is made or only its text is hashed into a frame, its key and its ceiling are the same."""
+    prompt = Ask(f"{before}{{text}}{after}", into="x", system=system, max_tokens=cap, temperature=0.5)
+    batch = pa.RecordBatch.from_pydict({"text": pa.array(rows, pa.string())})
+    asked = Renderer(prompt, identity="i").ask(batch)
+    fingerprint = Fingerprint("i", prompt.parameters)
+    for place, key in enumerate(asked.keys):
+        made = prompt.render(asked.values[place])
+        assert isinstance(made, Rendered | None)
+        assert key == (None if made is None else fingerprint.key(made.messages, made.vary))
+        assert made is None or asked.ceilings[place] == made.ceiling
 
 
 @given(rows=st.lists(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=9), max_size=20))
@@ -63,7 +88,7 @@ def test_columns_keep_length_and_order(rows: list[str]) -> None:
     filling = Filling(prompt, telemetry=True)
     for row in rows:
         answer = Answer(completion(row, reasoning=f"because {row}"))
-        outcome, value = judge(prompt, (row,), answer, b"k" * 20, messages=(), cleaned=False)
+        outcome, value = judge(prompt, (row,), answer, b"k" * 20, cleaned=False, cut=False)
         filling.add(outcome, value, answer.completion)
     table = pa.Table.from_arrays(filling.arrays(), schema=pa.schema(new_fields(prompt, telemetry=True)))
     table.validate(full=True)
@@ -96,8 +121,7 @@ def test_only_nul_and_surrogates_are_touched(kept: str) -> None:
 def test_a_placeholder_is_a_column_in_braces_and_nothing_else_is(template: str, row: str, asked: str) -> None:
     """Other braces are literal, and the row's own text is never looked into."""
     batch = pa.RecordBatch.from_pydict({"text": [row]})
-    rendered = Renderer(Ask(template, into="x"), identity="i").ask(batch).rendered[0]
-    assert rendered is not None
+    rendered = Renderer(Ask(template, into="x"), identity="i").ask(batch).rendered(0)
     assert rendered.messages == ({"role": "user", "content": asked},)
 
 
@@ -211,7 +235,7 @@ def test_only_an_answer_that_says_nothing_is_empty() -> None:
 
 def test_an_answer_with_nul_is_cleaned_and_flagged() -> None:
     """NUL breaks readers downstream; the note says that it was there."""
-    outcome, value = judge(ASK, ("row",), Answer(completion("a\0b")), b"k" * 20, messages=(), cleaned=False)
+    outcome, value = judge(ASK, ("row",), Answer(completion("a\0b")), b"k" * 20, cleaned=False, cut=False)
     assert value == "a\ufffdb"
     assert outcome.notes == ("output_cleaned",)
 

@@ -1,7 +1,10 @@
 """The flow of rows: read, render, look up, ask what is missing, gather, hand on.
 
-One event loop does the asking. Two threads beside it do what would block it: the desk reads the source, renders and
-looks up what is stored; the bindery turns settled chunks into batches and hands them to the output.
+One event loop does the asking. Two threads beside it do what would block it: the desk reads the source, renders, looks
+up what is stored, and binds settled chunks into batches; the press writes them out.
+
+All that Python does to rows at rest is done at the desk, for two threads that both hold on to the interpreter's lock
+take longer than one. A chunk for which the store has every answer never comes to the event loop at all.
 """
 
 from __future__ import annotations
@@ -21,9 +24,8 @@ from corpusmill.chat.transport import Timeouts, default_transport
 from corpusmill.endpoints.endpoint import shown_url
 from corpusmill.engine.asking import Asker, Pending, Terms
 from corpusmill.engine.ladder import Rung
-from corpusmill.engine.pages import OpenChunk
 from corpusmill.engine.passes import Passes
-from corpusmill.engine.stored import stored_answers
+from corpusmill.engine.reading import Reading
 from corpusmill.engine.tally import Ledger, Timeline, Wire
 from corpusmill.errors import (
     BrokenEndpointError,
@@ -33,17 +35,19 @@ from corpusmill.errors import (
     StoreMissError,
 )
 from corpusmill.fingerprint import canonical, digest
-from corpusmill.killpoints import reach
 from corpusmill.report import Moment
 from corpusmill.store.writer import GroupWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from concurrent.futures import Future
 
     import httpx
     import pyarrow as pa
 
     from corpusmill.endpoints import Endpoint
+    from corpusmill.engine.pages import OpenChunk
+    from corpusmill.engine.reading import Chunk
     from corpusmill.policy import Limits
     from corpusmill.rows.judge import Answer
     from corpusmill.rows.render import Renderer
@@ -54,7 +58,7 @@ WINDOW_ROWS = 65_536
 
 WINDOW_BYTES = 128 << 20
 BOUND_AHEAD = 4
-"""Settled chunks that may wait for the bindery before the desk reads on."""
+"""Bound batches that may wait for the press before the desk goes on."""
 
 FIRST_ALIKE = 20
 """When the first so many distinct requests all fail in one way, the endpoint is not what the user thinks."""
@@ -81,17 +85,8 @@ _SAID = {
 }
 
 
-class Chunk(Protocol):
-    """A stretch of the source: its first row's number, and its rows."""
-
-    @property
-    def first_row(self) -> int: ...  # noqa: D102
-    @property
-    def batch(self) -> pa.RecordBatch: ...  # noqa: D102
-
-
 class Output(Protocol):
-    """Where bound batches go. Called from the bindery's thread; `write` may block to slow the run down."""
+    """Where bound batches go. Called from the press's thread; `write` may block to slow the run down."""
 
     def write(self, first_row: int, batch: pa.RecordBatch) -> None:
         """Take a batch; they come in any order, each row once."""
@@ -174,13 +169,17 @@ class Engine:
         self._open_chunks = 0
         self._open_rows = 0
         self._open_bytes = 0
-        self._binding = 0
+        self._settled: deque[OpenChunk] = deque()
+        self._writes: deque[Future[None]] = deque()
         self._read_rows = 0
         self._hits = 0
         self._waiting_cells = 0
         self._all_read = False
         self._alike: tuple[str | None, int] = (None, 0)
         self._succeeded = False
+        self._reading = Reading(
+            work.chunks, work.renderers, work.store, terms=work.terms, invocation=work.member.invocation
+        )
         self._keys_of_prompts = [self._shape(renderer) for renderer in work.renderers]
 
     async def run(self) -> None:
@@ -196,7 +195,7 @@ class Engine:
         )
         client = open_client(work.endpoint, transport=transport, timeouts=timeouts)
         self._desk = ThreadPoolExecutor(1, "corpusmill-desk")
-        self._bindery = ThreadPoolExecutor(1, "corpusmill-bindery")
+        self._press = ThreadPoolExecutor(1, "corpusmill-press")
         writer = GroupWriter(work.store, work.member.owner)
         self._limiter = Limiter(work.limits, clock=time.monotonic, name=shown_url(work.endpoint.url))
         self._asker = Asker(
@@ -226,7 +225,9 @@ class Engine:
             await writer.close()
             await client.aclose()
             await asyncio.to_thread(self._desk.shutdown, wait=True, cancel_futures=True)
-            await asyncio.to_thread(self._bindery.shutdown, wait=True, cancel_futures=True)
+            await asyncio.to_thread(self._reading.close)
+            # What is bound is written out, unless the run comes to nothing anyway.
+            await asyncio.to_thread(self._press.shutdown, wait=True, cancel_futures=self._ending is not None)
         if self._store_failure is not None:
             # Whatever ended the run first, answers that could not be kept are the worse news.
             raise self._store_failure
@@ -275,7 +276,7 @@ class Engine:
             await asyncio.wait(flying, timeout=SILENT_GRACE if silent else self._grace)
 
     def _end_if_done(self) -> None:
-        if self._all_read and not self._open_chunks and not self._binding:
+        if self._all_read and not self._open_chunks:
             assert self._over is not None
             self._over.set()
 
@@ -284,18 +285,16 @@ class Engine:
     async def _read(self) -> None:
         assert self._loop is not None
         try:
-            while True:
+            while not self._all_read:
                 await self._wait_for_room()
-                chunk = await self._loop.run_in_executor(self._desk, self._next_chunk)
-                if chunk is None:
-                    break
-                self._admit(chunk)
+                chunk = await self._loop.run_in_executor(self._desk, self._read_on)
+                if chunk is not None:
+                    self._admit(chunk)
         except asyncio.CancelledError:
             raise
         except BaseException as error:  # noqa: BLE001 - ends the run, and is raised from it
             self._end(error)
             return
-        self._all_read = True
         self._end_if_done()
 
     async def _wait_for_room(self) -> None:
@@ -305,58 +304,38 @@ class Engine:
             len(self._ready) >= enough
             or self._open_rows >= max(WINDOW_ROWS, 64 * self._work.limits.concurrency)
             or self._open_bytes >= WINDOW_BYTES
-            or self._binding >= BOUND_AHEAD
         ):
             self._room.clear()
             await self._room.wait()
 
-    def _next_chunk(self) -> OpenChunk | None:
-        chunk = next(self._work.chunks, None)
-        if chunk is None:
-            return None
-        reach("rendering")
-        asked = [renderer.ask(chunk.batch) for renderer in self._work.renderers]
-        wanted = list({key for prompt in asked for key in prompt.keys if key is not None})
-        found = self._work.store.get_many(wanted) if wanted else {}
-        opened = OpenChunk(chunk.first_row, chunk.batch, asked, [], 0, chunk.batch.nbytes)
-        opened.answers.extend(
-            stored_answers(
-                opened,
-                position,
-                renderer.prompt,
-                found,
-                terms=self._work.terms,
-                invocation=self._work.member.invocation,
-            )
-            for position, renderer in enumerate(self._work.renderers)
-        )
-        return opened
+    def _read_on(self) -> OpenChunk | None:
+        """Read up to the next chunk of which something has to be asked; None at the end, or when other work waits."""
+        while self._ending is None and not self._settled:
+            chunk = self._reading.next()
+            if chunk is None:
+                self._all_read = True
+                return None
+            self._read_rows += chunk.batch.num_rows
+            self._hits += chunk.hits()
+            if chunk.missing:
+                return chunk
+            self._hand_on(chunk)
+        return None
 
     def _admit(self, chunk: OpenChunk) -> None:
         self._open_chunks += 1
         self._open_rows += chunk.batch.num_rows
         self._open_bytes += chunk.weight
-        self._read_rows += chunk.batch.num_rows
+        self._waiting_cells += chunk.missing
         for position, asked in enumerate(chunk.asked):
             answers = chunk.answers[position]
             for row, key in enumerate(asked.keys):
-                if key is None:
-                    continue
-                stored = answers[row]
-                if stored is not None:
-                    self._hits += stored.origin == "cached"
-                    continue
-                chunk.missing += 1
-                self._waiting_cells += 1
-                self._want(chunk, position, row, key)
-        if chunk.missing == 0:
-            self._bind(chunk)
-        else:
-            self._start_more()
+                if key is not None and answers[row] is None:
+                    self._want(chunk, position, row, key)
+        self._start_more()
 
     def _want(self, chunk: OpenChunk, position: int, row: int, key: bytes) -> None:
-        rendered = chunk.asked[position].rendered[row]
-        assert rendered is not None
+        asked = chunk.asked[position]
         if self._work.replay:
             raise StoreMissError(
                 f"row {chunk.first_row + row} has no stored answer for {self._work.renderers[position].prompt.into!r} "
@@ -365,9 +344,9 @@ class Engine:
             )
         pending = self._in_flight.get(key)
         waiter = (chunk, position, row)
-        rung = chunk.rungs.get((position, row)) or Rung(None, rendered.ceiling)
+        rung = chunk.rungs.get((position, row)) or Rung(None, asked.ceilings[row])
         if pending is None:
-            pending = self._pending(position, key, rendered, rung)
+            pending = self._pending(position, key, asked.rendered(row), rung)
             self._in_flight[key] = pending
             self._ready.append(pending)
         elif pending.ceiling != rung.ceiling:
@@ -376,7 +355,7 @@ class Engine:
                 if follower.ceiling == rung.ceiling:
                     follower.waiters.append(waiter)
                     return
-            follower = self._pending(position, key, rendered, rung)
+            follower = self._pending(position, key, asked.rendered(row), rung)
             follower.waiters.append(waiter)
             pending.followers.append(follower)
             return
@@ -500,21 +479,42 @@ class Engine:
 
     def _bind(self, chunk: OpenChunk) -> None:
         assert self._loop is not None
-        self._binding += 1
-        future = self._loop.run_in_executor(self._bindery, self._bind_and_write, chunk)
-        future.add_done_callback(lambda done: self._bound(chunk, done))
+        self._settled.append(chunk)
+        binding = self._loop.run_in_executor(self._desk, self._bind_settled)
+        binding.add_done_callback(self._bound)
 
-    def _bind_and_write(self, chunk: OpenChunk) -> None:
-        self._work.output.write(chunk.first_row, self._work.binder.bind(chunk))
+    def _bind_settled(self) -> list[OpenChunk]:
+        bound = []
+        while self._settled and self._ending is None:
+            chunk = self._settled.popleft()
+            self._hand_on(chunk)
+            bound.append(chunk)
+        return bound
 
-    def _bound(self, chunk: OpenChunk, done: asyncio.Future[None]) -> None:
-        self._binding -= 1
-        self._open_chunks -= 1
-        self._open_rows -= chunk.batch.num_rows
-        self._open_bytes -= chunk.weight
-        if not done.cancelled() and (error := done.exception()) is not None:
+    def _hand_on(self, chunk: OpenChunk) -> None:
+        """Bind a chunk and let the press have it; waits while the press is behind."""
+        batch = self._work.binder.bind(chunk)
+        while len(self._writes) >= BOUND_AHEAD:
+            self._writes.popleft().exception()
+        write = self._press.submit(self._work.output.write, chunk.first_row, batch)
+        write.add_done_callback(self._written)
+        self._writes.append(write)
+
+    def _written(self, write: Future[None]) -> None:
+        if not write.cancelled() and (error := write.exception()) is not None:
+            assert self._loop is not None
+            self._loop.call_soon_threadsafe(self._end, error)
+
+    def _bound(self, binding: asyncio.Future[list[OpenChunk]]) -> None:
+        if binding.cancelled():
+            return
+        if (error := binding.exception()) is not None:
             self._end(error)
             return
+        for chunk in binding.result():
+            self._open_chunks -= 1
+            self._open_rows -= chunk.batch.num_rows
+            self._open_bytes -= chunk.weight
         assert self._room is not None
         self._room.set()
         self._end_if_done()

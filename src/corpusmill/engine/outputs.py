@@ -31,6 +31,7 @@ class PartsOutput:
         self._room = Shelves()
         self._shelves: dict[int, Shelf] = {}
         self._writers: dict[int, PartWriter] = {}
+        self._written = 0
 
     def write(self, first_row: int, batch: pa.RecordBatch) -> None:
         """Take a batch, which may reach over the end of a part."""
@@ -53,6 +54,7 @@ class PartsOutput:
                 writer = self._writers[index] = self._writing.part(index, start)
             reach("part")
             writer.write(batch)
+            self._written += batch.num_rows
         if shelf.next_row == start + self._rows:
             self._close(index)
 
@@ -62,6 +64,8 @@ class PartsOutput:
 
     def finish(self, rows: int) -> None:
         """Close the last part; a source without rows has one part without rows."""
+        if self._written != rows:
+            raise AssertionError(f"{rows} rows were read, and {self._written} of them written")
         if rows == 0:
             self._writing.part(0, 0).close()
         for index in sorted(self._writers):

@@ -18,6 +18,7 @@ from corpusmill.outcome import Outcome
 from corpusmill.report import Sample
 from corpusmill.rows.columns import Filling
 from corpusmill.rows.judge import Answer, judge
+from corpusmill.rows.prompt_cut import is_prompt_cut
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -41,10 +42,20 @@ class OpenChunk:
     first_row: int
     batch: pa.RecordBatch
     asked: list[Asked]
-    answers: list[list[Answer | None]]
-    missing: int
-    weight: int
+    answers: list[list[Answer | None]] = field(default_factory=list)
+    missing: int = 0
     rungs: dict[tuple[int, int], Rung] = field(default_factory=dict)
+
+    @property
+    def weight(self) -> int:
+        """The bytes of its rows."""
+        return self.batch.nbytes
+
+    def hits(self) -> int:
+        """Count the answers that were stored before this run."""
+        return sum(
+            answer is not None and answer.origin == "cached" for answers in self.answers for answer in answers
+        )
 
     def settle(self, prompt: int, row: int, answer: Answer) -> bool:
         """Put an answer in its place; True when it was the last one."""
@@ -91,10 +102,14 @@ class Binder:
             elif answer is None:
                 raise AssertionError(f"row {chunk.first_row + row} was bound before its answer came")
             else:
-                rendered = asked.rendered[row]
-                assert rendered is not None
                 outcome, value = judge(
-                    prompt, values, answer, key, messages=rendered.messages, cleaned=row in asked.cleaned
+                    prompt,
+                    values,
+                    answer,
+                    key,
+                    cleaned=row in asked.cleaned,
+                    cut=answer.completion is not None
+                    and is_prompt_cut(asked, row, answer.completion.prompt_tokens),
                 )
                 filling.add(outcome, value, answer.completion)
         quiet = self._ledger.prompts[position].add(filling.outcomes)

@@ -35,29 +35,31 @@ def stored_answers(
     asked = chunk.asked[position]
     of_any_age = terms.not_before is None
     answers: list[Answer | None] = []
-    for row, key in enumerate(asked.keys):
+    add = answers.append
+    for row, (key, ceiling) in enumerate(zip(asked.keys, asked.ceilings, strict=True)):
         entries = None if key is None else found.get(key)
         if entries is None:
-            answers.append(None)
+            add(None)
             continue
-        rendered = asked.rendered[row]
-        assert rendered is not None
         entry = entries[0]
         if (
             of_any_age
-            and rendered.ceiling is None
             and entry.finish_reason == "stop"
             and len(entries) == 1
+            and (ceiling is None or _is_within(entry, ceiling))
             and entry.kind == "completion"
         ):
             # What nearly every row of a replay comes to: the one entry serves, and there is no ladder to go up.
             origin: Origin = "deduplicated" if entry.invocation == invocation else "cached"
-            answers.append(Answer(read_completion(entry.body), None, None, origin))
+            add(Answer(read_completion(entry.body), None, None, origin))
         else:
-            answers.append(
-                _answer(chunk, position, row, entries, prompt=prompt, terms=terms, invocation=invocation)
-            )
+            add(_answer(chunk, position, row, entries, prompt=prompt, terms=terms, invocation=invocation))
     return answers
+
+
+def _is_within(entry: Entry, ceiling: int) -> bool:
+    """Tell whether the one choice of an answer that ended by itself has no more tokens than that."""
+    return entry.completion_tokens is not None and entry.choices == 1 and entry.completion_tokens <= ceiling
 
 
 def _answer(
@@ -71,13 +73,11 @@ def _answer(
     invocation: str,
 ) -> Answer | None:
     asked = chunk.asked[position]
-    rendered = asked.rendered[row]
-    assert rendered is not None
     rung = stored_answer(
         entries,
         prompt=prompt,
         values=asked.values[row],
-        ceiling=rendered.ceiling,
+        ceiling=asked.ceilings[row],
         context=terms.context_tokens,
         not_before=terms.not_before,
         refresh=terms.refresh,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Unpack
 
 from corpusmill.errors import PromptError
-from corpusmill.prompts.conversation import Conversation, Plain, conversation_column, conversation_of
+from corpusmill.prompts.conversation import Conversation, conversation_column, conversation_of
 from corpusmill.prompts.fields import (
     check_ceiling,
     check_column,
@@ -15,7 +15,7 @@ from corpusmill.prompts.fields import (
     is_blank,
     set_fields,
 )
-from corpusmill.prompts.prompt import Input, Judgement, Rendered
+from corpusmill.prompts.prompt import Input, Judgement, Plain, Rendered
 from corpusmill.prompts.sampling import Sampling, wire_parameters
 
 if TYPE_CHECKING:
@@ -54,8 +54,9 @@ class Ask:
     """The column from which each row brings its own tools."""
     media: frozenset[str]
     """Which of `image`, `audio` and `video` a request may carry."""
+    plain: Plain | None = field(repr=False, compare=False)
+    """What is asked of the text of the one column, where nothing else comes into it."""
     _conversation: Conversation = field(repr=False, compare=False)
-    _plain: Plain | None = field(repr=False, compare=False)
 
     def __init__(
         self,
@@ -102,6 +103,9 @@ class Ask:
                 "write {column} where the row's text belongs"
             )
         varied = () if vary_by is None else (Input(path=check_column("ask", "vary_by", vary_by)),)
+        plain = (
+            None if varied or conversation.plain is None else conversation.plain._replace(ceiling=max_tokens)
+        )
         set_fields(
             self,
             {
@@ -117,8 +121,8 @@ class Ask:
                 "inputs": conversation.inputs + varied,
                 "tools_column": tools_column,
                 "media": conversation.media,
+                "plain": plain,
                 "_conversation": conversation,
-                "_plain": None if varied else conversation.plain,
             },
         )
 
@@ -152,15 +156,15 @@ class Ask:
 
     def render(self, values: Sequence[Any]) -> Rendered | Unaskable | None:
         """Fill the templates; None when all that the row would say is blank."""
-        if self._plain is None:
+        if self.plain is None:
             vary = None if self.vary_by is None else values[-1] or ""
             return self._conversation.render(values, ceiling=self.max_tokens, vary=vary)
         text = values[0]
         if is_blank(text):
             return None
-        fixed, role, before, after = self._plain
+        fixed, role, before, after, ceiling = self.plain
         return Rendered(
-            messages=(*fixed, {"role": role, "content": f"{before}{text}{after}"}), ceiling=self.max_tokens
+            messages=(*fixed, {"role": role, "content": f"{before}{text}{after}"}), ceiling=ceiling
         )
 
     def judge(self, values: Sequence[Any], completion: Completion) -> Judgement:  # noqa: ARG002 - the protocol's shape

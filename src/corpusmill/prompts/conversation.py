@@ -6,7 +6,7 @@ All that is parsed is records, so that a prompt can be pickled and copied.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -14,7 +14,7 @@ from corpusmill.errors import PromptError
 from corpusmill.exchange import ROLES
 from corpusmill.prompts.fields import is_blank
 from corpusmill.prompts.media import media_part
-from corpusmill.prompts.prompt import Input, InputKind, Rendered, Unaskable
+from corpusmill.prompts.prompt import Input, InputKind, Plain, Rendered, Unaskable
 from corpusmill.prompts.template import Template, parse_template
 
 if TYPE_CHECKING:
@@ -26,15 +26,6 @@ MEDIA = ("image", "audio", "video")
 
 _SHOWN = 200
 """Characters of a wrong value that a reason shows."""
-
-
-class Plain(NamedTuple):
-    """What most jobs are and a replay does most: messages that never change, then one with one placeholder."""
-
-    fixed: tuple[Message, ...]
-    role: str
-    before: str
-    after: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,17 +153,18 @@ def _from_templates(written: list[Mapping[str, Any]]) -> Conversation:
 
 
 def _plain(written: list[Mapping[str, Any]]) -> Plain | None:
-    *before, last = written
+    *first, last = written
     usual = all(
         set(message) == {"role", "content"} and isinstance(message["content"], str) for message in written
     )
-    if not usual or any(parse_template(message["content"]).paths for message in before):
+    if not usual or any(parse_template(message["content"]).paths for message in first):
         return None
     template = parse_template(last["content"])
     if len(template.paths) != 1:
         return None
-    fixed = tuple({"role": message["role"], "content": message["content"]} for message in before)
-    return Plain(fixed, last["role"], *template.literals)
+    fixed = tuple({"role": message["role"], "content": message["content"]} for message in first)
+    before, after = template.literals
+    return Plain(fixed, last["role"], before, after)
 
 
 class _CannotBuildError(Exception):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
@@ -49,6 +49,16 @@ class Rendered(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     ceiling: int | None = None
     vary: str | None = None
     parameters: Mapping[str, Any] | None = None
+
+
+class Plain(NamedTuple):
+    """What most jobs ask and a replay does most: messages that never change, then one with one placeholder."""
+
+    fixed: tuple[Message, ...]
+    role: str
+    before: str
+    after: str
+    ceiling: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +116,10 @@ class Prompt(Protocol):
     @property
     def tools_column(self) -> str | None:
         """The column from which each row brings its own tools; None: no row does."""
+
+    @property
+    def plain(self) -> Plain | None:
+        """What `render` makes of the text of the one input, where it is as plain as that; None where it is not."""
 
     @property
     def value_type(self) -> pa.DataType:

@@ -54,6 +54,11 @@ class Worded:
         return
 
     @property
+    def plain(self) -> None:
+        """None: a row's messages are more than its text in a frame."""
+        return
+
+    @property
     def value_type(self) -> pa.DataType:
         """Text."""
         import pyarrow as pa

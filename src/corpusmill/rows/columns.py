@@ -125,10 +125,10 @@ class Filling:
 def outcome_array(outcomes: Sequence[Outcome], *, telemetry: bool) -> pa.StructArray:
     """Build the outcome column."""
     children: list[pa.Array[Any]] = [
-        pa.array([outcome.status for outcome in outcomes], pa.string()),
+        _texts([outcome.status for outcome in outcomes]),
         _texts([outcome.error for outcome in outcomes]),
-        pa.array([outcome.finish_reason for outcome in outcomes], pa.string()),
-        pa.array([outcome.model for outcome in outcomes], pa.string()),
+        _texts([outcome.finish_reason for outcome in outcomes]),
+        _texts([outcome.model for outcome in outcomes]),
         pa.array([outcome.request_key for outcome in outcomes], pa.string()),
         pa.array([outcome.prompt_tokens for outcome in outcomes], pa.int64()),
         pa.array([outcome.completion_tokens for outcome in outcomes], pa.int64()),
@@ -145,9 +145,9 @@ def outcome_array(outcomes: Sequence[Outcome], *, telemetry: bool) -> pa.StructA
 
 
 def _texts(texts: Sequence[str | None]) -> pa.Array[Any]:
-    """Build a column of texts that is usually without any."""
-    if texts.count(None) == len(texts):
-        return pa.nulls(len(texts), pa.string())
+    """Build a column of texts that usually are all the same, or none."""
+    if texts and texts.count(texts[0]) == len(texts):
+        return pa.repeat(pa.scalar(texts[0], pa.string()), len(texts))
     return pa.array(texts, pa.string())
 
 

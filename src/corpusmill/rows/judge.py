@@ -22,13 +22,13 @@ from corpusmill.outcome import WORST_LAST, Origin, Outcome
 from corpusmill.prompts.fields import is_blank
 from corpusmill.prompts.judging import SHOWN
 from corpusmill.prompts.prompt import OUTPUT_CLEANED, Judgement
-from corpusmill.rows.prompt_cut import PROMPT_CUT, is_prompt_cut
+from corpusmill.rows.prompt_cut import PROMPT_CUT
 from corpusmill.rows.render import CLEANED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from corpusmill.exchange import Ending, Message
+    from corpusmill.exchange import Ending
     from corpusmill.prompts.prompt import Prompt
 
 
@@ -54,13 +54,13 @@ def judge(
     answer: Answer,
     key: bytes,
     *,
-    messages: Sequence[Message],
     cleaned: bool,
+    cut: bool,
 ) -> tuple[Outcome, Any]:
     """Give the outcome of a row that was asked, and the value of its column (None when there is none).
 
-    `messages` are those that were sent, `cleaned` says that the row's own text had to be cleaned. All text in the
-    outcome and the value is such as any file can hold.
+    `cleaned` says that the row's own text had to be cleaned, `cut` that the server has read only a part of the prompt.
+    All text in the outcome and the value is such as any file can hold.
     """
     completion = answer.completion
     if completion is None:
@@ -70,7 +70,7 @@ def judge(
     notes = answer.notes + judgement.notes
     if cleaned:
         notes = (CLEANED, *notes)
-    if completion is not None and is_prompt_cut(values, messages, completion.prompt_tokens):
+    if cut:
         notes = (*notes, PROMPT_CUT)
     value = judgement.value
     if completion is None or value is not completion.content:

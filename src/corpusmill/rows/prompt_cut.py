@@ -14,6 +14,8 @@ from corpusmill.rows.render import characters
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from corpusmill.rows.render import Asked
+
 PROMPT_CUT = "prompt_cut"
 """The note on a row of whose prompt the server has read only a part, going by its count of tokens."""
 
@@ -27,20 +29,19 @@ no more than eight; only runs of one sign (rulers, blanks) come to more, and the
 _RUN = re.compile(r"(.)\1+", re.DOTALL)
 
 
-def is_prompt_cut(
-    values: Sequence[Any], messages: Sequence[Mapping[str, Any]], prompt_tokens: int | None
-) -> bool:
-    """Tell whether the server has counted far fewer tokens than the characters of the row must give.
+def is_prompt_cut(asked: Asked, row: int, prompt_tokens: int | None) -> bool:
+    """Tell whether the server has counted far fewer tokens than the characters of a row's request must give.
 
-    `values` are those of the row, `messages` those that were made of them. Without a count nothing is known.
+    Without a count nothing is known.
     """
-    for value in values:
+    for value in asked.values[row]:
         if value is not None and (type(value) is not str or len(value) >= LONG_ENOUGH):
             break
     else:
         return False  # nearly every row ends here
     if prompt_tokens is None:
         return False
+    messages = asked.rendered(row).messages
     least = max(LONG_ENOUGH, MOST_PER_TOKEN * prompt_tokens)
     return characters(messages) >= least and characters(_without_runs(messages)) >= least
 

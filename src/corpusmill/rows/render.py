@@ -10,6 +10,7 @@ import msgspec
 from corpusmill.errors import PromptError
 from corpusmill.exchange import ChatRequest, clean_text, content_text
 from corpusmill.fingerprint import Fingerprint, canonical
+from corpusmill.prompts.fields import is_blank
 from corpusmill.prompts.prompt import Rendered, Unaskable
 from corpusmill.rows.text import column_values
 
@@ -38,14 +39,22 @@ class Asked:
     """What one prompt asks of one batch. All lists have the length of the batch.
 
     `keys[row]` is None where no request is made: `unaskable` then has the reason, or else the row is blank.
-    `values[row]` are the values of the prompt's inputs, kept for judging the answer.
+    `ceilings[row]` is the most tokens that the answer may have, None where nothing bounds it. `values[row]` are the
+    values of the prompt's inputs: the request is made of them when it is wanted, and the answer judged by them.
     """
 
-    keys: list[bytes | None]
-    rendered: list[Rendered | None]
+    prompt: Prompt
     values: list[tuple[Any, ...]]
+    keys: list[bytes | None] = field(default_factory=list)
+    ceilings: list[int | None] = field(default_factory=list)
     unaskable: dict[int, str] = field(default_factory=dict)
     cleaned: frozenset[int] = frozenset()
+
+    def rendered(self, row: int) -> Rendered:
+        """Make the request of a row that has a key."""
+        made = self.prompt.render(self.values[row])
+        assert type(made) is Rendered, f"row {row} had a request, and now it has none"
+        return made
 
 
 class Renderer:
@@ -67,14 +76,27 @@ class Renderer:
         self._check = check if any(wanted.kind != "text" for wanted in prompt.inputs) else None
         self._identity = identity
         self._shared = Fingerprint(identity, prompt.parameters)
+        plain = prompt.plain
+        self._frame = plain and self._shared.frame(plain.fixed, plain.role, plain.before, plain.after)
         self._others: dict[bytes, Fingerprint] = {}
 
     def ask(self, batch: pa.RecordBatch) -> Asked:
         """Make the requests of a batch; a row of which none can be made fails, and no other."""
         asked = self._read(batch)
+        plain = self.prompt.plain
+        if plain is not None and self._frame is not None and not asked.unaskable:
+            # No request is made of what may be in the store: its key is told from the text.
+            key_of = self._frame.key
+            asked.keys = [None if is_blank(text) else key_of(text) for (text,) in asked.values]
+            asked.ceilings = [plain.ceiling] * len(asked.keys)
+            return asked
+        self._render(asked)
+        return asked
+
+    def _render(self, asked: Asked) -> None:
         unreadable = frozenset(asked.unaskable)
         render, key_of, check = self.prompt.render, self._shared.key, self._check is not None
-        add_key, add_rendered = asked.keys.append, asked.rendered.append
+        add_key, add_ceiling = asked.keys.append, asked.ceilings.append
         for row, row_values in enumerate(asked.values):
             made: Rendered | Unaskable | None = None
             key: bytes | None = None
@@ -92,13 +114,12 @@ class Renderer:
                 made = Unaskable(reason=_why(error))
             if type(made) is Rendered:
                 add_key(key)
-                add_rendered(made)
+                add_ceiling(made.ceiling)
                 continue
             if type(made) is Unaskable:
                 asked.unaskable[row] = clean_text(made.reason)
             add_key(None)
-            add_rendered(None)
-        return asked
+            add_ceiling(None)
 
     def _read(self, batch: pa.RecordBatch) -> Asked:
         """Read the columns; no request is made yet."""
@@ -112,7 +133,7 @@ class Renderer:
             for row, why in found.unreadable.items():
                 unaskable.setdefault(row, f"{wanted.path}: {why}")
         values = list(zip(*columns, strict=True))
-        return Asked(keys=[], rendered=[], values=values, cleaned=cleaned, unaskable=unaskable)
+        return Asked(self.prompt, values, cleaned=cleaned, unaskable=unaskable)
 
     def _checked(self, made: Rendered) -> Rendered | Unaskable:
         assert self._check is not None

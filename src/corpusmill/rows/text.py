@@ -64,12 +64,10 @@ def column_text(column: pa.Array[Any]) -> tuple[list[str | None], frozenset[int]
         texts: list[str | None] = column.to_pylist()
     except UnicodeDecodeError:
         return _repair(column)
-    if pc.any(pc.match_substring(column, "\0")).as_py():
-        cleaned = frozenset(row for row, text in enumerate(texts) if text is not None and "\0" in text)
-        for row in cleaned:
-            texts[row] = (texts[row] or "").replace("\0", REPLACEMENT)
-        return texts, cleaned
-    return texts, frozenset()
+    cleaned = [row for row, text in enumerate(texts) if text and "\0" in text]
+    for row in cleaned:
+        texts[row] = (texts[row] or "").replace("\0", REPLACEMENT)
+    return texts, frozenset(cleaned)
 
 
 def _is_text(type_: pa.DataType) -> bool:

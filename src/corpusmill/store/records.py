@@ -1,7 +1,7 @@
 """How an entry lies in the table of completions, and how groups of them are read.
 
-A lookup gives one row for a whole group of keys: the keys and bodies end to end, and a JSON list of the facts
-about each. SQLite then runs once for the group without the interpreter's lock; row by row, a thread that
+A lookup gives one row for a whole group of keys: the keys end to end, the bodies end to end, and a JSON list of the
+facts about each. SQLite then runs once for the group without the interpreter's lock; row by row, a thread that
 reads would wait for a busy event loop as many times as it has rows.
 """
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 KEY_BYTES = 20
 
-GROUP_SIZES = (1, 8, 64, 256)
+GROUP_SIZES = (1, 8, 64, 256, 1024)
 """Keys are looked up in groups of these sizes, so that few statements are ever prepared."""
 
 
@@ -97,7 +97,9 @@ def _lookup(columns: str, table: str, size: int) -> str:
 _FACTS = "'[' || group_concat(facts) || ']'"
 _BY_KEY = "completions INDEXED BY completions_by_key"
 _ENTRIES = {
-    size: _lookup(f"CAST(group_concat(key || body, '') AS BLOB), {_FACTS}", _BY_KEY, size)
+    size: _lookup(
+        f"CAST(group_concat(key, '') AS BLOB), CAST(group_concat(body, '') AS BLOB), {_FACTS}", _BY_KEY, size
+    )
     for size in GROUP_SIZES
 }
 _FACTS_ONLY = {
@@ -112,13 +114,11 @@ def entries_of(
     """Give the entries of these keys, oldest first in each; `names` maps the number of an invocation to it."""
     found: dict[bytes, list[Entry]] = {}
     for size, group in _groups(keys):
-        for laid, encoded in _read(connection, size, group):
-            at = 0
-            for facts in _decode(encoded):
-                start = at + KEY_BYTES
-                key = laid[at:start]
-                at = start + facts.length
-                body = laid[start:at]
+        for laid, bodies, encoded in _read(connection, size, group):
+            end = 0
+            for key, facts in zip(_keys_of(laid, group), _decode(encoded), strict=True):
+                start, end = end, end + facts.length
+                body = bodies[start:end]
                 if facts.unpacked is not None:
                     body = unpack(body, facts.unpacked)
                 entry = _entry(key, body, facts, names[facts.invocation])
@@ -150,11 +150,18 @@ def claims_of(connection: sqlite3.Connection, keys: Sequence[bytes]) -> dict[byt
     }
 
 
+def _keys_of(laid: bytes, group: Sequence[bytes | None]) -> Sequence[bytes]:
+    wanted = [key for key in group if key is not None]
+    if laid == b"".join(wanted):
+        return wanted  # one entry for each key, as nearly always in a replay
+    return [laid[at : at + KEY_BYTES] for at in range(0, len(laid), KEY_BYTES)]
+
+
 def _read(
     connection: sqlite3.Connection, size: int, group: list[bytes | None]
-) -> Iterator[tuple[bytes, str]]:
+) -> Iterator[tuple[bytes, bytes, str]]:
     try:
-        laid, encoded = connection.execute(_ENTRIES[size], group).fetchone()
+        laid, bodies, encoded = connection.execute(_ENTRIES[size], group).fetchone()
     except sqlite3.DataError:
         # More bytes than SQLite lets a value have, about a gigabyte.
         if size == 1:
@@ -163,7 +170,7 @@ def _read(
             yield from _read(connection, 1, [key])
         return
     if encoded is not None:
-        yield laid, encoded
+        yield laid, bodies, encoded
 
 
 def _entry(key: bytes, body: bytes, facts: Facts, invocation: str) -> Entry:

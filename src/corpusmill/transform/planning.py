@@ -166,20 +166,20 @@ def _misses(
     wanted = list({key for prompt in asked for key in prompt.keys if key is not None})
     found = rows.store.get_many(wanted) if wanted else {}
     for renderer, prompt in zip(rows.renderers, asked, strict=True):
-        for key, rendered, values in zip(prompt.keys, prompt.rendered, prompt.values, strict=True):
-            if key is None or rendered is None:
+        for row, key in enumerate(prompt.keys):
+            if key is None:
                 continue
             rung = stored_answer(
                 found.get(key, ()),
                 prompt=renderer.prompt,
-                values=values,
-                ceiling=rendered.ceiling,
+                values=prompt.values[row],
+                ceiling=prompt.ceilings[row],
                 context=endpoint.capabilities.context_tokens,
                 not_before=rows.not_before,
                 refresh=rows.refresh,
             )
             if rung.entry is None:
-                yield renderer, key, rendered, rung.ceiling, bool(rung.raised)
+                yield renderer, key, prompt.rendered(row), rung.ceiling, bool(rung.raised)
 
 
 class _LineWriter:
