@@ -409,6 +409,16 @@ def test_a_job_with_other_rows_is_not_waited_for(job: Job) -> None:
     assert job.fake.container.computed.total() == 13
 
 
+def test_the_same_rows_under_another_prefix_are_another_job(job: Job) -> None:
+    """Names are an account's: a job that writes elsewhere is none of this run's."""
+    job.run()
+    job.run(sink="other", store="other", s3=f"s3://{job.bucket}/elsewhere")
+    first, second = job.fake.jobs.jobs.values()
+    assert (first.status, second.status) == ("Completed", "Completed")
+    assert (len(first.written), len(second.written)) == (3, 3)
+    job.check_complete("other")
+
+
 def test_a_stop_leaves_the_job_running_and_says_so(job: Job) -> None:
     """With `stop_on_interrupt` it is stopped instead."""
     fillers: list[Any] = []

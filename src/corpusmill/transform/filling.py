@@ -194,7 +194,7 @@ class Filler:
 
     def _name(self, plan: Plan) -> tuple[str, bool]:
         """Give the name of a job, and whether another run has written the very same one down just before."""
-        base = f"corpusmill-{plan.spool.digest()}"
+        base = f"corpusmill-{plan.spool.digest(self.aws.url(''))}"
         for generation in itertools.count():
             name = f"{base}-{generation}"
             written = self._call(self.records.plan, name)
@@ -291,21 +291,7 @@ class Filler:
         return described
 
     def _settle(self, plan: JobPlan, described: dict[str, Any], sofar: Collected) -> Settled:
-        status = described["TransformJobStatus"]
-        reason = str(described.get("FailureReason") or f"the job ended as {status}")
-        missing = {number: places for number, places in sofar.missing.items() if places}
-        reasons = dict(sofar.reasons)
-        for number, shard in enumerate(plan.shards):
-            if number not in sofar.missing:
-                missing[number] = list(range(shard.rows))
-                reasons[number] = reason
-        settled = Settled(
-            ended=_ended(status, reason, missing=bool(missing)),
-            status=status,
-            reason=reason,
-            missing=missing,
-            reasons=reasons,
-        )
+        settled = settlement(plan, described, sofar)
         self._call(self.records.settle, plan.name, settled)
         reach("transform.settled")
         return settled
@@ -348,6 +334,25 @@ class Filler:
         """Say that the output is committed: the jobs that it took are not needed any more."""
         for name in self.filled.jobs:
             self._call(self.records.close, name)
+
+
+def settlement(plan: JobPlan, described: dict[str, Any], sofar: Collected) -> Settled:
+    """Give what a job has come to that has ended, and of which so much was taken in."""
+    status = described["TransformJobStatus"]
+    reason = str(described.get("FailureReason") or f"the job ended as {status}")
+    missing = {number: places for number, places in sofar.missing.items() if places}
+    reasons = dict(sofar.reasons)
+    for number, shard in enumerate(plan.shards):
+        if number not in sofar.missing:
+            missing[number] = list(range(shard.rows))
+            reasons[number] = reason
+    return Settled(
+        ended=_ended(status, reason, missing=bool(missing)),
+        status=status,
+        reason=reason,
+        missing=missing,
+        reasons=reasons,
+    )
 
 
 def _what_ends(plan: JobPlan, settled: Settled) -> RunEndedError | None:

@@ -130,9 +130,12 @@ class Spool:
         paths[1].write_bytes(b"".join(keys))
         self.shards.append(Spooled(Shard(name=name, rows=len(lines), size=len(body), fails=fails), *paths))
 
-    def digest(self) -> str:
-        """Hash which lines there are, in which shards, and how often they have failed; 32 hexadecimal digits."""
-        state = hashlib.blake2b(digest_size=16)
+    def digest(self, place: str) -> str:
+        """Hash where the job lies, which lines it has, in which shards, and how often they have failed.
+
+        32 hexadecimal digits. The place is in it because names are an account's, and answers lie under one prefix.
+        """
+        state = hashlib.blake2b(place.encode(), digest_size=16)
         for spooled in self.shards:
             state.update(f"{spooled.shard.rows} {spooled.shard.fails} ".encode())
             state.update(spooled.keys.read_bytes())
