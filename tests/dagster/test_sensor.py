@@ -11,7 +11,6 @@ import dagster as dg
 import pytest
 
 from corpusmill.dagster import Dimension, enriched_asset, resume_after_quota
-from corpusmill.dagster.blueprint import Blueprint
 from corpusmill.dagster.execution import Execution
 from corpusmill.dagster.failures import MOST_WAITS, RESETS_AT, WAITS_FOR
 from corpusmill.dagster.sensor import RESUMES
@@ -74,18 +73,12 @@ def test_a_quota_that_resets_tomorrow_is_resumed_by_the_sensor(
     assert run.tags[WAITS_FOR] == "resumed"
 
 
-def test_a_quota_that_resets_soon_is_asked_again_by_the_step(job: dict[str, Any]) -> None:
+def test_a_quota_that_resets_soon_is_asked_again_by_the_step() -> None:
     """Within ten minutes the step asks Dagster for another try, and says how long to wait before it."""
     soon = dt.datetime.now(dt.UTC) + dt.timedelta(minutes=5)
     context: Any = SimpleNamespace(retry_number=0, log=logging.getLogger("corpusmill.tests"))
     execution = Execution(
-        context=context,
-        blueprint=Blueprint(job=job),
-        spec=dg.AssetSpec("translated"),
-        source_key=dg.AssetKey("corpus"),
-        rules={},
-        preview_rows=0,
-        overwrite=False,
+        context=context, dimensions={}, spec=dg.AssetSpec("translated"), rules={}, work=lambda _: None
     )
     with pytest.raises(dg.RetryRequested) as raised:
         execution.give_up(ComeBackLaterError("used up", resets_at=soon))

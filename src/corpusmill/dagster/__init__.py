@@ -17,6 +17,7 @@ from corpusmill.dagster.resources import (
     StoreResource,
 )
 from corpusmill.dagster.sensor import resume_after_quota
+from corpusmill.dagster.transform import transform_assets
 
 __all__ = [
     "ArrowParquetIOManager",
@@ -30,4 +31,5 @@ __all__ = [
     "StoreResource",
     "enriched_asset",
     "resume_after_quota",
+    "transform_assets",
 ]

@@ -5,6 +5,7 @@ Dagster compares the annotations of a step's function as they are, so that those
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ from corpusmill.errors import UsageError
 from corpusmill.fingerprint import canonical, digest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from corpusmill.dagster.partitions import Dimension, Keys
     from corpusmill.job import Job
@@ -60,24 +61,103 @@ def enriched_asset(
 
     Raises a `UsageError` for a job that is wrong whatever the environment holds.
     """
-    dimensions = dict(partitions or {})
     blueprint = Blueprint(
         job=job,
-        dimensions=dimensions,
+        dimensions=dict(partitions or {}),
         endpoint_resource=endpoint_resource,
         endpoint_model=endpoint_model,
         store_resource=store_resource,
         limits_resource=limits_resource,
     )
+    design = designed(asset, blueprint, source_asset=source_asset, checks=checks or {})
+
+    def events(context: dg.AssetExecutionContext) -> Iterator[Any]:
+        from corpusmill.dagster.execution import Enrichment, Execution
+
+        enrichment = Enrichment(
+            context=context,
+            blueprint=blueprint,
+            spec=design.spec,
+            source_key=design.dep.asset_key,
+            rules=design.rules,
+            preview_rows=preview_rows,
+            overwrite=overwrite,
+        )
+        yield from Execution(
+            context=context,
+            dimensions=blueprint.dimensions,
+            spec=design.spec,
+            rules=design.rules,
+            work=enrichment.one,
+        ).events()
+
+    enriched = step_of(
+        design.spec,
+        blueprint,
+        events,
+        rules=design.rules,
+        backfill_policy=backfill_policy,
+        pool=pool,
+        op_tags=op_tags,
+        retry_policy=retry_policy,
+    )
+    return dg.Definitions(assets=[enriched, *design.sources])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Design:
+    """What is known of an asset before any of its runs: its spec, its dependency on the source, and its checks.
+
+    `sources` holds the spec of the source, unless another asset is it.
+    """
+
+    spec: dg.AssetSpec
+    dep: dg.AssetDep
+    sources: "Sequence[dg.AssetSpec]"
+    rules: Mapping[str, Rule]
+
+
+def designed(
+    asset: dg.AssetSpec | dg.AssetKey | str,
+    blueprint: Blueprint,
+    *,
+    source_asset: dg.AssetDep | dg.AssetKey | str | None,
+    checks: Mapping[str, Rule | bool],
+) -> Design:
+    """Describe the asset that a blueprint's jobs write; raise `UsageError` for a job that is wrong."""
     specimen = blueprint.specimen()
-    rules = rules_of(checks or {}, specimen.prompts if specimen is not None else None)
+    rules = rules_of(checks, specimen.prompts if specimen is not None else None)
     given = asset if isinstance(asset, dg.AssetSpec) else dg.AssetSpec(asset)
     source_spec, dep = _source(source_asset, blueprint, specimen)
-    spec = _described(given, blueprint, specimen, dep)
-    definition = partitions_definition(dimensions)
+    return Design(
+        spec=_described(given, blueprint, specimen, dep),
+        dep=dep,
+        sources=[] if source_spec is None else [source_spec],
+        rules=rules,
+    )
+
+
+def op_name(key: dg.AssetKey) -> str:
+    """Give the name of the step that makes an asset."""
+    return "__".join(re.sub(r"\W", "_", part) for part in key.path)
+
+
+def step_of(
+    spec: dg.AssetSpec,
+    blueprint: Blueprint,
+    events: "Callable[[dg.AssetExecutionContext], Iterator[Any]]",
+    *,
+    rules: Mapping[str, Rule],
+    backfill_policy: dg.BackfillPolicy | None,
+    pool: str | None,
+    op_tags: Mapping[str, Any] | None,
+    retry_policy: dg.RetryPolicy | None,
+) -> dg.AssetsDefinition:
+    """Make the asset whose step yields `events`; several partitions are one run unless the policy says otherwise."""
+    definition = partitions_definition(blueprint.dimensions)
 
     @dg.multi_asset(
-        name="__".join(re.sub(r"\W", "_", part) for part in spec.key.path),
+        name=op_name(spec.key),
         specs=[spec],
         check_specs=[
             dg.AssetCheckSpec(name, asset=spec.key, blocking=rule.blocking, description=DESCRIPTIONS[name])
@@ -92,20 +172,10 @@ def enriched_asset(
         op_tags=dict(op_tags or {}),
         retry_policy=retry_policy,
     )
-    def enriched(context: dg.AssetExecutionContext) -> Iterator[Any]:
-        from corpusmill.dagster.execution import Execution
+    def made(context: dg.AssetExecutionContext) -> Iterator[Any]:
+        yield from events(context)
 
-        yield from Execution(
-            context=context,
-            blueprint=blueprint,
-            spec=spec,
-            source_key=dep.asset_key,
-            rules=rules,
-            preview_rows=preview_rows,
-            overwrite=overwrite,
-        ).events()
-
-    return dg.Definitions(assets=[enriched] if source_spec is None else [enriched, source_spec])
+    return made
 
 
 def _described(

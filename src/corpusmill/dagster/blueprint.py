@@ -16,6 +16,7 @@ from corpusmill.dagster.partitions import Dimension, Keys, first_keys, narrowed,
 from corpusmill.errors import CorpusmillError, JobError
 
 if TYPE_CHECKING:
+    from corpusmill.endpoints import Endpoint
     from corpusmill.job import Job
 
 
@@ -50,15 +51,20 @@ class Blueprint:
         """Give the job that a run carries out."""
         job = self.written(keys)
         if self.endpoint_resource is not None:
-            job = replace(
-                job, endpoint=getattr(resources, self.endpoint_resource).endpoint(self.endpoint_model)
-            )
+            job = replace(job, endpoint=self.endpoint_for(keys, resources))
         if self.store_resource is not None:
             store = getattr(resources, self.store_resource)
             job = replace(job, store=store.url, mode=store.mode)
         if self.limits_resource is not None:
             job = replace(job, limits=getattr(resources, self.limits_resource).limits())
         return job
+
+    def endpoint_for(self, keys: Keys, resources: object) -> Endpoint:
+        """Give who is asked in a partition, without a look at the source."""
+        if self.endpoint_resource is not None:
+            endpoint: Endpoint = getattr(resources, self.endpoint_resource).endpoint(self.endpoint_model)
+            return endpoint
+        return self._read(keys, {**os.environ, **variables(keys)}).endpoint
 
     def specimen(self) -> Job | None:
         """Give the job of some partition, its source and sink as written; None when it takes a run to know.

@@ -1,4 +1,4 @@
-"""The run of an enriched asset: partition by partition through `enrich`, and what Dagster is told of it.
+"""The run of an asset's step: partition by partition through its work, and what Dagster is told of it.
 
 A partition that is done is told of at once, so that it stays done whatever becomes of those after it. An error that
 concerns one partition's own rows lets the others go on; any other ends the step. A time-out or a termination goes
@@ -26,8 +26,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from corpusmill.dagster.blueprint import Blueprint
+    from corpusmill.dagster.partitions import Dimension
     from corpusmill.dagster.quality import Rule, Tally
     from corpusmill.engine.engine import Progress
+    from corpusmill.job import Job
     from corpusmill.tables import Manifest
 
 PROGRESS_SECONDS = 30.0
@@ -40,62 +42,103 @@ class Finished:
 
     metadata: Mapping[str, Any]
     version: dg.DataVersion
-    tallies: Sequence[Tally]
-    differences: Sequence[str]
+    tallies: Sequence[Tally] = ()
+    differences: Sequence[str] = ()
+
+
+def latest_of(
+    instance: dg.DagsterInstance, key: dg.AssetKey, partition: str | None
+) -> dg.AssetMaterialization | None:
+    """Give what was told last of an asset's partition, or of the whole asset; None when nothing was."""
+    records = instance.fetch_materializations(
+        dg.AssetRecordsFilter(asset_key=key, asset_partitions=None if partition is None else [partition]),
+        limit=1,
+    ).records
+    return records[0].asset_materialization if records else None
+
+
+def event_of(spec: dg.AssetSpec, partition: str | None, finished: Finished) -> dg.AssetMaterialization:
+    """Give the event that tells of a partition, or of the whole asset, outside of a step's own result."""
+    dimensions = partition.keys_by_dimension if isinstance(partition, dg.MultiPartitionKey) else {}
+    return dg.AssetMaterialization(
+        spec.key,
+        partition=partition,
+        metadata=finished.metadata,
+        tags={
+            "dagster/data_version": finished.version.value,
+            "dagster/data_version_is_user_provided": "true",
+            "dagster/code_version": spec.code_version or "",
+            # By these the event is found by either of its dimensions.
+            **{f"dagster/partition/{name}": key for name, key in dimensions.items()},
+        },
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Execution:
-    """One step of one asset."""
+    """One step of one asset.
+
+    `work` makes one partition (None: the whole asset), and gives None where there is nothing to tell of yet.
+    """
 
     context: dg.AssetExecutionContext
-    blueprint: Blueprint
+    dimensions: Mapping[str, Dimension]
     spec: dg.AssetSpec
-    source_key: dg.AssetKey
     rules: Mapping[str, Rule]
-    preview_rows: int
-    overwrite: bool
+    work: Callable[[str | None], Finished | None]
 
     def events(self) -> Iterator[Any]:
         """Do the work, and yield what the step yields; raise what it raises."""
-        if not self.blueprint.dimensions:
-            yield self._result(self._attempt(None))
-            return
-        partitions = list(self.context.partition_keys)
+        partitions: Sequence[str | None] = list(self.context.partition_keys) if self.dimensions else [None]
         if len(partitions) == 1:
-            yield self._result(self._attempt(partitions[0]))
+            yield from self._single(partitions[0])
         else:
-            yield from self._several(partitions)
+            yield from self._several([partition for partition in partitions if partition is not None])
 
-    def _result(self, finished: Finished) -> dg.MaterializeResult[Any]:
-        return dg.MaterializeResult(
+    def _single(self, partition: str | None) -> Iterator[Any]:
+        finished = self._attempt(partition)
+        if finished is None:
+            yield from self._unjudged()
+            return
+        yield dg.MaterializeResult(
             asset_key=self.spec.key,
             metadata=finished.metadata,
             data_version=finished.version,
             check_results=judged(self.rules, finished.tallies, finished.differences, self.spec.key),
         )
 
+    def _unjudged(self) -> Iterator[Any]:
+        """Yield what Dagster wants of each check, which is a verdict only where one comes with it."""
+        for name in self.rules:
+            check = dg.AssetCheckSpec(name, asset=self.spec.key)
+            yield dg.Output(None, output_name=check.get_python_identifier())
+
     def _several(self, partitions: Sequence[str]) -> Iterator[Any]:
         done: dict[str, Finished] = {}
         failed: dict[str, CorpusmillError] = {}
         for partition in partitions:
             try:
-                done[partition] = self._one(partition)
+                finished = self.work(partition)
             except CorpusmillError as error:
                 if not is_of_one_partition(error):
                     self.give_up(error)
                 failed[partition] = error
                 self.context.log.error("%s: %s", partition, error)  # noqa: TRY400 - it says what to do
                 continue
-            yield self._event(partition, done[partition])
+            if finished is not None:
+                done[partition] = finished
+                yield event_of(self.spec, partition, finished)
         if failed:
             raise self._failure(failed, len(partitions))
+        if not done:
+            yield from self._unjudged()
+            return
         if self._others_follow():
             # Steps that follow run only when this one has an output, and with it comes an event of each partition;
             # what is told after them counts.
             yield dg.MaterializeResult(asset_key=self.spec.key)
             for partition, finished in done.items():
-                yield self._event(partition, finished)
+                yield event_of(self.spec, partition, finished)
         yield from judged(
             self.rules,
             [each for finished in done.values() for each in finished.tallies],
@@ -107,21 +150,6 @@ class Execution:
         chosen = self.context.run.asset_selection
         return not chosen or bool(set(chosen) - {self.spec.key})
 
-    def _event(self, partition: str, finished: Finished) -> dg.AssetMaterialization:
-        dimensions = partition.keys_by_dimension if isinstance(partition, dg.MultiPartitionKey) else {}
-        return dg.AssetMaterialization(
-            self.spec.key,
-            partition=partition,
-            metadata=finished.metadata,
-            tags={
-                "dagster/data_version": finished.version.value,
-                "dagster/data_version_is_user_provided": "true",
-                "dagster/code_version": self.spec.code_version or "",
-                # By these the event is found by either of its dimensions.
-                **{f"dagster/partition/{name}": key for name, key in dimensions.items()},
-            },
-        )
-
     def _failure(self, failed: Mapping[str, CorpusmillError], of: int) -> dg.Failure:
         now = dt.datetime.now(dt.UTC)
         lines = "\n".join(f"{partition}: {error}" for partition, error in failed.items())
@@ -131,9 +159,9 @@ class Execution:
             allow_retries=any(verdict_on(error, now=now, waits=0).again for error in failed.values()),
         )
 
-    def _attempt(self, partition: str | None) -> Finished:
+    def _attempt(self, partition: str | None) -> Finished | None:
         try:
-            return self._one(partition)
+            return self.work(partition)
         except CorpusmillError as error:
             self.give_up(error)
 
@@ -148,9 +176,30 @@ class Execution:
             )
         raise as_failure(error, verdict) from error
 
-    def _one(self, partition: str | None) -> Finished:
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Enrichment:
+    """The work of an enriched asset: a job through `enrich`."""
+
+    context: dg.AssetExecutionContext
+    blueprint: Blueprint
+    spec: dg.AssetSpec
+    source_key: dg.AssetKey
+    rules: Mapping[str, Rule]
+    preview_rows: int
+    overwrite: bool
+
+    def job(self, partition: str | None) -> Job:
+        """Give the job of a partition, with what it takes from resources."""
         keys = {} if partition is None else keys_of(self.blueprint.dimensions, partition)
-        job = self.blueprint.job_for(keys, self.context.resources)
+        return self.blueprint.job_for(keys, self.context.resources)
+
+    def one(self, partition: str | None) -> Finished:
+        """Make one partition, or the whole asset."""
+        return self.made(self.job(partition), partition)
+
+    def made(self, job: Job, partition: str | None) -> Finished:
+        """Carry out the job of a partition, or of the whole asset."""
         sink = open_sink(job.sink)
         before = sink.manifest()
         report = enrich_job(
@@ -192,13 +241,7 @@ class Execution:
         """Whether what lies in the sink is what this asset wrote last: then new code may replace it."""
         if manifest is None:
             return False
-        records = self.context.instance.fetch_materializations(
-            dg.AssetRecordsFilter(
-                asset_key=self.spec.key, asset_partitions=None if partition is None else [partition]
-            ),
-            limit=1,
-        ).records
-        latest = records[0].asset_materialization if records else None
+        latest = latest_of(self.context.instance, self.spec.key, partition)
         tags = latest.tags if latest is not None and latest.tags else {}
         return tags.get("dagster/data_version") == data_version(manifest).value
 

@@ -14,6 +14,7 @@ from corpusmill.errors import (
     BudgetUsedUpError,
     ComeBackLaterError,
     EndpointError,
+    JobStoppedError,
     ModelUnavailableError,
     RunEndedError,
     StoreMissError,
@@ -51,7 +52,7 @@ class Verdict:
     metadata: dict[str, Any] = field(default_factory=dict)
 
 
-def verdict_on(  # noqa: C901 - a table of cases
+def verdict_on(  # noqa: C901, PLR0912 - a table of cases
     error: CorpusmillError, *, now: dt.datetime, waits: int
 ) -> Verdict:
     """Decide about an error at the moment `now` (UTC), after so many `waits` for a quota."""
@@ -96,6 +97,9 @@ def verdict_on(  # noqa: C901 - a table of cases
             return Verdict(
                 advice="Raise the budget and run it again: what was answered is kept.", metadata=metadata
             )
+        case JobStoppedError():
+            # Somebody has stopped its transform job, and would not thank us for another one.
+            return Verdict(advice="What was answered is kept.", metadata=metadata)
         case TooManyFailuresError():
             return Verdict(again=True, metadata=metadata)
         case UsageError() | StoreMissError():

@@ -14,8 +14,8 @@ from corpusmill.plan import make_plan, throwaway_key
 from corpusmill.store import open_store
 from corpusmill.tables import check_storable, open_sink, open_source
 from corpusmill.transform.aws import Aws, Patience
-from corpusmill.transform.collecting import Collector
-from corpusmill.transform.filling import TERMINAL, Filler
+from corpusmill.transform.collecting import Collected, Collector
+from corpusmill.transform.filling import TERMINAL, Filler, settlement
 from corpusmill.transform.records import Records
 from corpusmill.transform.running import Filling, open_filler
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from corpusmill.endpoints.sagemaker import SageMakerTransform
     from corpusmill.prompts.prompt import Prompt
     from corpusmill.tables import SinkSpec, SourceSpec
-    from corpusmill.transform.collecting import Collected
     from corpusmill.transform.records import JobPlan
 
 
@@ -135,11 +134,15 @@ def forget_stopped(endpoint: SageMakerTransform) -> list[str]:
         for opened in call(records.open_jobs, endpoint.identity):
             if opened.settled is not None:
                 continue
-            status = (call(aws.describe, opened.plan.name) or {}).get("TransformJobStatus")
+            plan = opened.plan
+            described = call(aws.describe, plan.name) or {}
+            status = described.get("TransformJobStatus")
             if status == "Stopped":
-                call(records.close, opened.plan.name)
+                # A job that is settled leaves its name behind, so that the same rows get another one.
+                call(records.settle, plan.name, settlement(plan, described, Collected()))
+                call(records.close, plan.name)
             elif status == "Stopping":
-                stopping.append(opened.plan.name)
+                stopping.append(plan.name)
         return stopping
 
 
