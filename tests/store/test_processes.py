@@ -6,10 +6,15 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import pytest
+from tests.proof.warm import Warm
+from tests.store.storm import Storm
+
 from corpusmill.store import Wanted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from corpusmill.store import Store
 
@@ -73,3 +78,30 @@ def test_a_killed_process_gives_way_at_once_and_answers_stay(
     assert crash("run", *keys) == ["held", *["granted"] * 4]
     assert store.claim_many(owner, [Wanted(key) for key in keys]) == ["held", *["granted_again"] * 4]
     assert store.spend("run").possibly_paid_twice == 4
+
+
+@pytest.fixture(scope="module")
+def warm() -> Iterator[Warm]:
+    """A process that has everything imported, and forks the processes that are killed."""
+    with Warm() as warm:
+        yield warm
+
+
+def test_eight_processes_of_which_one_is_killed_again_and_again_lose_nothing(
+    url: str, warm: Warm, tmp_path: Path
+) -> None:
+    """What was durable is there once, each key has its own answer, and the file is sound."""
+    storm = Storm(warm=warm, url=url, folder=tmp_path, keys=500, kills=6)
+    storm.run()
+    storm.check()
+
+
+def test_a_server_that_crashes_under_eight_processes_loses_nothing(
+    postgres_server: str, warm: Warm, tmp_path: Path
+) -> None:
+    """Whoever was talking to it gets a store error that names it, and goes on once it is back."""
+    url = f"{postgres_server}&schema=storm"
+    storm = Storm(warm=warm, url=url, folder=tmp_path, keys=500, kills=1, crashes=2)
+    storm.run()
+    storm.check()
+    assert storm.errors >= 2
