@@ -106,3 +106,25 @@ def run(
         progress=progress,
         on_start=on_start,
     )
+
+
+def run_job(*, corpus: str, sink: str, store: str, base_url: str) -> RunReport:
+    """Run the same as a job, as the command line, Airflow and Dagster do."""
+    from corpusmill.enrich_job import enrich_job
+    from corpusmill.job import job_of
+
+    job = {
+        "source": corpus,
+        "sink": sink,
+        "prompts": [{"ask": {"template": TEMPLATE, "into": "topic"}}],
+        "endpoint": {
+            "openai_compatible": {
+                "base_url": base_url,
+                "model": MODEL,
+                "identity": "benchmark",
+                "api_key": "sk-canned",
+            }
+        },
+        "store": f"sqlite:///{store}",
+    }
+    return enrich_job(job_of(job))

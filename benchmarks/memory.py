@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.bench import run
+from benchmarks.bench import run_job
 from benchmarks.child import call, peak_memory
 from benchmarks.transport import canned_server
 
@@ -21,10 +21,10 @@ TIMES = 10
 
 def held(*, base_url: str, corpus: str, folder: str) -> dict[str, Any]:
     """Run, and give the most bytes that this process held."""
-    import corpusmill.run  # noqa: F401 - as before any run
+    import corpusmill.enrich_job  # noqa: F401 - as before any run
 
     imported = peak_memory()
-    report = run(corpus=corpus, sink=f"{folder}/out", store=f"{folder}/store.db", base_url=base_url)
+    report = run_job(corpus=corpus, sink=f"{folder}/out", store=f"{folder}/store.db", base_url=base_url)
     return {"bytes": peak_memory(), "imported": imported, "rows": report.rows, "live": report.live}
 
 
