@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +18,8 @@ import pytest
 from corpusmill import read
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tests.dagster.conftest import Runs
 
 PROJECT = Path(__file__).parents[2] / "assets"
@@ -70,11 +74,47 @@ def test_the_project_runs_from_the_raw_corpus_to_the_facts(
     again = runs.materialise(definitions, assets=whole)
     for asset in whole:
         assert runs.told(again, asset)["corpusmill/answers/live"] == 0
-    assert [sensor.name for sensor in definitions.sensors or ()] == ["resume_after_quota"]
+    names = {sensor.name for sensor in definitions.sensors or ()}
+    assert names == {"resume_after_quota", "collect_nightly_translation"}
     assert [schedule.name for schedule in definitions.schedules or ()] == ["nightly"]
     graph = definitions.resolve_asset_graph()
     assert graph.get(dg.AssetKey("summarised_corpus")).automation_condition is not None
     assert graph.get(dg.AssetKey("extracted_facts")).parent_keys == {dg.AssetKey("summarised_corpus")}
+
+
+@pytest.fixture
+def amazon(definitions: dg.Definitions, tmp_path: Path) -> Iterator[None]:
+    """End the fake SageMaker that the project starts for itself."""
+    yield
+    os.kill(json.loads((tmp_path / "amazon.json").read_text("utf-8"))["pid"], signal.SIGTERM)
+
+
+@pytest.mark.usefixtures("amazon")
+def test_the_night_of_the_project_runs_out_of_the_box(
+    definitions: dg.Definitions, runs: Runs, tmp_path: Path
+) -> None:
+    """The fake SageMaker is started by the first run and outlives it; the sensor asks for the run that collects."""
+    assert runs.materialise(definitions, assets=["raw_corpus"]).success
+    assert runs.materialise(definitions, assets=["nightly_translation_jobs"]).success
+    repository = definitions.get_repository_def()
+    sensor = repository.get_sensor_def("collect_nightly_translation")
+    resources = repository.get_top_level_resources()
+    cursor: str | None = None
+    requested: list[dg.RunRequest] = []
+    while not requested:
+        with dg.build_sensor_context(
+            instance=runs.instance,
+            cursor=cursor,
+            repository_def=repository,
+            resources={"amazon": resources["amazon"]},
+        ) as context:
+            evaluated = sensor.evaluate_tick(context)
+        cursor, requested = evaluated.cursor, list(evaluated.run_requests or ())
+    assert len(requested) == 1
+    told = runs.told(runs.materialise(definitions, assets=["nightly_translation"]), "nightly_translation")
+    assert told["corpusmill/answers/live"] == 0
+    assert told["corpusmill/answers/cached"] > 100
+    assert read(tmp_path / "nightly").to_table().column("text_lv").null_count == 0
 
 
 def test_the_commands_of_dagster_understand_the_project(tmp_path: Path) -> None:

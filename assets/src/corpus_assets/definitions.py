@@ -5,7 +5,7 @@ from pathlib import Path
 
 import dagster as dg
 
-from corpus_assets.fake import FakeResource
+from corpus_assets.fake import FakeAmazonResource, FakeResource
 from corpus_assets.places import folder
 from corpusmill.dagster import (
     ArrowParquetIOManager,
@@ -35,6 +35,7 @@ def defs() -> dg.Definitions:
         dg.Definitions(
             resources={
                 "endpoint": endpoint(),
+                "amazon": FakeAmazonResource(model="tildeopen-30b-64k"),
                 "store": StoreResource(url=f"sqlite:///{folder() / 'store.db'}"),
                 "limits": LimitsResource(concurrency=16),
                 "io_manager": ArrowParquetIOManager(base=str(folder())),
