@@ -24,11 +24,10 @@ NOWHERE = "http://127.0.0.1:9/v1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
-    """Where to work, and how much: `quick` gives rough figures from little work, `full` does all that takes long."""
+    """Where to work, and how much: `quick` gives rough figures from little work."""
 
     folder: Path
     quick: bool = False
-    full: bool = False
 
     def size(self, usual: int, quick: int) -> int:
         """Choose how much to do."""

@@ -1,7 +1,7 @@
 """Memory: the most that a run holds at 100,000 rows and at ten times as many.
 
-Of the larger corpus one row in ten has a text of its own, so that 100,000 rows are asked live in both and the rest is
-found in the store; `python -m benchmarks.run --only memory --full` asks each of a million.
+Ten times as many are run twice: each with a text of its own, so that all are asked, and with a tenth of the texts, so
+that as many are asked as of the smaller corpus and the rest is found in the store.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ def held(*, base_url: str, corpus: str, folder: str) -> dict[str, Any]:
 
 
 def measure(bench: Bench) -> dict[str, Any]:
-    """Give the peaks and their ratio."""
+    """Give the peaks, and the higher one of the larger corpora over that of the smaller one."""
     small = bench.size(SMALL, 5_000)
     large = small * TIMES
-    distinct = large if bench.full else small
     found = []
     with canned_server() as url:
         base_url = str(url).removesuffix("/chat/completions")
-        for corpus in (bench.corpus(rows=small), bench.corpus(rows=large, distinct=distinct)):
+        for rows, distinct in ((small, small), (large, large), (large, small)):
+            corpus = bench.corpus(rows=rows, distinct=distinct)
             place = str(bench.place("memory"))
             found.append(call("benchmarks.memory:held", base_url=base_url, corpus=str(corpus), folder=place))
     return {
@@ -44,5 +44,5 @@ def measure(bench: Bench) -> dict[str, Any]:
         "live": [each["live"] for each in found],
         "bytes": [each["bytes"] for each in found],
         "imported_bytes": found[0]["imported"],
-        "ratio": found[1]["bytes"] / found[0]["bytes"],
+        "ratio": max(each["bytes"] for each in found[1:]) / found[0]["bytes"],
     }

@@ -1,10 +1,10 @@
 """Measure what the README states: speed, memory, descriptors.
 
-    python -m benchmarks.run [--only live replay] [--quick [--write]] [--full]
+    python -m benchmarks.run [--only live replay] [--quick [--write]]
 
 Prints a table and writes `benchmarks/results.json`, from which `docs/figures.py` takes the figures of the README and
 of `docs/performance.md`. With `--only` the other results stay as they are; `--quick` writes nothing unless it is told
-to. Takes about eight minutes, and wants a machine that does nothing else.
+to. Takes about twelve minutes, and wants a machine that does nothing else.
 """
 
 from __future__ import annotations
@@ -48,12 +48,11 @@ def main() -> None:
         "--quick", action="store_true", help="little work and rough figures, to see that all works"
     )
     parser.add_argument("--write", action="store_true", help="write rough figures too; they are called so")
-    parser.add_argument("--full", action="store_true", help="for memory: ask each of a million rows")
     options = parser.parse_args()
     before: dict[str, Any] = json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else {}
     results = {"machine": machine(), "versions": versions(), "figures": dict(before.get("figures", {}))}
     with tempfile.TemporaryDirectory(prefix="corpusmill-bench-") as folder:
-        bench = Bench(folder=Path(folder), quick=options.quick, full=options.full)
+        bench = Bench(folder=Path(folder), quick=options.quick)
         bench.texts()
         for name in options.only:
             taken, started = stamp(), time.perf_counter()

@@ -75,7 +75,8 @@ def written(results: Mapping[str, Any]) -> dict[Path, str]:
     if "memory" in figures:
         memory = figures["memory"]
         bars = [
-            (f"{rows:,} rows", size / 1e6) for rows, size in zip(memory["rows"], memory["bytes"], strict=True)
+            (f"{rows:,} rows, {live:,} asked", size / 1e6)
+            for rows, live, size in zip(memory["rows"], memory["live"], memory["bytes"], strict=True)
         ]
         bars.insert(0, ("after the imports", memory["imported_bytes"] / 1e6))
         files[PLOTS / "memory.svg"] = plot("Peak memory", bars, unit=" MB")
