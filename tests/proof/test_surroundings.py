@@ -7,23 +7,21 @@ import contextlib
 import json
 import os
 import signal
-import subprocess
 import threading
 from typing import TYPE_CHECKING, Any
 
 import psutil
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.proof.harness import TEMPLATE
-from tests.proof.material import ASK, answer_to, endpoint_at, rows_of, store_in, table, texts
+from tests.proof.material import ASK, answer_to, endpoint_at, rows_of, store_in, table
 
 import corpusmill
-from corpusmill.errors import SinkError, SourceChangedError, StoreError
+from corpusmill.errors import SinkError, SourceChangedError
 from corpusmill.testing import FakeEndpoint, Latency
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from tests.proof.warm import Warm
@@ -207,75 +205,6 @@ def test_a_source_that_changes_under_the_run_commits_nothing(tmp_path: Path, end
     )
     assert report.live + report.cached == 51
     assert endpoint.stats(details=False).computed_again == 0
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of one megabyte."""
-    place = tmp_path / "small"
-    place.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)], capture_output=True, check=False
-    )
-    if mounted.returncode:
-        pytest.skip("needs the right to mount a file system of its own")
-    try:
-        yield place
-    finally:
-        subprocess.run(["umount", str(place)], check=True)
-
-
-def test_a_disk_that_is_full_at_the_store_ends_the_run_and_nothing_is_corrupt(
-    small_disk: Path, tmp_path: Path, endpoint: FakeEndpoint
-) -> None:
-    """The message names the file and the free space; with room the run goes on, and asks no stored answer again."""
-    store = f"sqlite:///{small_disk / 'store.db'}"
-    ballast = small_disk / "ballast"
-    ballast.write_bytes(bytes(500_000))
-    rows = table(900)
-    with pytest.raises(StoreError, match=r"store\.db.*bytes are free"):
-        corpusmill.enrich(rows, tmp_path / "out", ASK, endpoint=endpoint_at(endpoint), store=store)
-    assert not (tmp_path / "out").exists()
-    full = endpoint.stats(details=False)
-    assert full.requests < 900
-    ballast.unlink()
-    subprocess.run(["mount", "-o", "remount,size=64m", str(small_disk)], check=True)
-    report = corpusmill.enrich(rows, tmp_path / "out", ASK, endpoint=endpoint_at(endpoint), store=store)
-    assert report.outcomes == {"completed": 900}
-    assert report.cached > 0
-    assert endpoint.stats(details=False).computed_again <= report.possibly_paid_twice <= 64
-
-
-@pytest.mark.parametrize("sink", ["out", "out.parquet"])
-@pytest.mark.parametrize("free", [20_000, 150_000], ids=["parts", "later"])
-def test_a_disk_that_is_full_at_the_sink_leaves_the_old_dataset_whole(
-    small_disk: Path, tmp_path: Path, endpoint: FakeEndpoint, sink: str, free: int
-) -> None:
-    """The error names the place; with room the same run comes to its end from the store alone."""
-    place = small_disk / sink
-    ballast = small_disk / "ballast"
-    small = pa.table({"id": range(5), "text": texts(5), "weight": [os.urandom(100).hex()] * 5})
-    corpus = tmp_path / "corpus.parquet"
-    pq.write_table(small, corpus)
-
-    def run() -> corpusmill.RunReport:
-        return corpusmill.enrich(corpus, place, ASK, endpoint=endpoint_at(endpoint), store=store_in(tmp_path))
-
-    run()
-    old = rows_of(place)
-    room = psutil.disk_usage(str(small_disk)).free
-    ballast.write_bytes(bytes(room - free))
-    heavy = [os.urandom(free // 150).hex() for _ in range(100)]
-    pq.write_table(pa.table({"id": range(100), "text": texts(100), "weight": heavy}), corpus)
-    with pytest.raises(SinkError, match=str(small_disk)):
-        run()
-    assert rows_of(place) == old
-    ballast.unlink()
-    subprocess.run(["mount", "-o", "remount,size=64m", str(small_disk)], check=True)
-    report = run()
-    assert (report.cached, report.live) == (100, 0)
-    assert len(rows_of(place)) == 100
-    assert endpoint.stats(details=False).computed == 100
 
 
 def test_too_few_descriptors_are_found_before_anything_is_sent(

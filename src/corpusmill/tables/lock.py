@@ -8,6 +8,7 @@ that two can never both believe that they are alone (the stores list what was pu
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import secrets
@@ -55,6 +56,9 @@ def _locked_locally(layout: Layout) -> Iterator[None]:
     place = layout.target.beside(f"{layout.hidden}.lock") if layout.beside else layout.sidecars / ".lock"
     with failures_as(SinkError, "cannot write", layout.target):
         place.parent.make_folder()
+        if not layout.beside and not os.access(layout.target.path, os.W_OK):
+            # What is staged within the sidecars could be written, and would never get to where it belongs.
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         handle = _acquire(place.path, layout.target.shown)
     try:
         yield
