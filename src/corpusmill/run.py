@@ -25,6 +25,7 @@ from corpusmill.running import (
     skipped_report,
 )
 from corpusmill.tables import SinkSpec, check_storable, open_sink, open_source
+from corpusmill.transform.beside import held_beside
 from corpusmill.transform.running import Filling, check_streamable, filled_by_jobs
 
 if TYPE_CHECKING:
@@ -214,7 +215,15 @@ def _stream(
     log = FailureLog()
     with contextlib.closing(log), opened_store(conduct) as stored:
         run = Running(
-            plan, prompts, endpoint, conduct, stored, total=opened.rows, telemetry=telemetry, log=log
+            plan,
+            prompts,
+            endpoint,
+            conduct,
+            stored,
+            total=opened.rows,
+            telemetry=telemetry,
+            log=log,
+            refused=None if conduct.mode == "replay" else held_beside(endpoint),
         )
         thread = run.start(opened.chunks(), output)
         try:

@@ -33,6 +33,7 @@ from corpusmill.tables.shards import (
     drop_shards,
     staged_shard,
 )
+from corpusmill.transform.beside import held_beside
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -192,6 +193,7 @@ def enrich_shard(
                 total=shard.stop - shard.start,
                 telemetry=job.telemetry,
                 log=log,
+                refused=None if job.mode == "replay" else held_beside(job.endpoint),
             )
             report = run.go(_rows_of(opened, shard), output, shown=target.shown, job=job.written)
         opened.verify_unchanged()

@@ -15,6 +15,7 @@ from corpusmill.errors import (
     ComeBackLaterError,
     EndpointError,
     InterruptedRunError,
+    JobsAtWorkError,
     TooManyFailuresError,
     UsageError,
 )
@@ -67,12 +68,13 @@ class Job:
     def endpoint(self, **changes: Any) -> SageMakerTransform:
         return SageMakerTransform(**{**self.settings, **changes})
 
-    def real_time(self) -> SageMakerEndpoint:
+    def real_time(self, **changes: Any) -> SageMakerEndpoint:
         return SageMakerEndpoint(
             endpoint_name="tilde",
             region=self.fake.region,
             model="tildeopen-30b-64k",
             endpoint_url=self.fake.url,
+            **changes,
         )
 
     def run(
@@ -453,6 +455,34 @@ def test_real_time_and_transform_share_their_answers(job: Job) -> None:
     assert job.shards == [[4, 1]]
     assert job.fake.container.computed.total() == 10
     job.check_complete()
+
+
+def test_rows_that_an_open_job_holds_are_not_asked_in_real_time(
+    job: Job, s3_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the endpoint says where jobs lie, such a row fails and says which job holds it; collected, it is found."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", s3_url)
+    job.fake.pace.set(0)
+    with pytest.raises(JobsAtWorkError) as at_work:
+        job.run(wait=False)
+    (name,) = at_work.value.jobs
+    job.table = pa.table({"text": texts(13)})
+    endpoint = job.real_time(transform_s3=job.settings["s3"])
+    store = f"sqlite:///{job.folder / 'store'}.db"
+    live: dict[str, Any] = {"endpoint": endpoint, "store": store, "failures": FailurePolicy(max_failed=1.0)}
+    report = enrich(job.table, str(job.folder / "live"), PROMPT, **live)
+    assert (report.live, report.outcomes) == (3, {"completed": 3, "failed": 10})
+    streamed = pa.Table.from_batches(enrich_batches(job.table.slice(0, 10), PROMPT, **live)).to_pylist()
+    for row in [*job.rows("live")[:10], *streamed]:
+        assert f"the transform job {name} holds this row" in row["topic_outcome"]["error"]
+    job.fake.pace.set(None)
+    job.table = job.table.slice(0, 10)
+    job.run()
+    job.table = pa.table({"text": texts(13)})
+    report = enrich(job.table, str(job.folder / "live"), PROMPT, **live)
+    assert (report.live, report.outcomes) == (0, {"completed": 13})
+    assert job.fake.container.computed.total() == 13
+    job.check_complete("live")
 
 
 def test_a_source_that_can_be_read_once_only_is_refused(job: Job) -> None:

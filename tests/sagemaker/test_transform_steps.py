@@ -39,7 +39,7 @@ def job(fake: FakeSageMaker, s3_url: str, bucket: str, tmp_path: Path) -> Job:
         "endpoint_url": fake.url,
         "s3_endpoint_url": s3_url,
         "shard_rows": 4,
-        "patience_seconds": 5.0,
+        "patience_seconds": 60.0,
     }
     return job_of(
         {

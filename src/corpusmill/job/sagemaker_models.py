@@ -32,6 +32,10 @@ class SageMakerModel(_Model):
     session_id: Text | None = Field(None, description="the session that a stateful model goes on with")
     profile: Text | None = Field(None, description="a profile of the AWS configuration")
     endpoint_url: Text | None = Field(None, description="another way to the runtime, such as a VPC endpoint")
+    transform_s3: Text | None = Field(
+        None,
+        description="where transform jobs of the same model lie, whose rows are not asked: s3://bucket/prefix",
+    )
     sends_model: bool = Field(default=False, description="name the model in each request")
     max_body_bytes: int | None = Field(
         None, ge=1, description="25 MiB by default; 4 MiB at serverless endpoints"

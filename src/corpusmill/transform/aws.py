@@ -7,7 +7,7 @@ not there" are kept apart: only the service's own word that there is no such job
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, Protocol, TypeVar
 
 from corpusmill.endpoints.sagemaker.names import redact_aws
 from corpusmill.errors import (
@@ -22,7 +22,7 @@ from corpusmill.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from corpusmill.endpoints.sagemaker import AwsCredentials, SageMakerTransform
+    from corpusmill.endpoints.sagemaker import AwsCredentials
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -152,20 +152,39 @@ class ControlPlane:
             raise PassingError(f"{type(error).__name__}: {redact_aws(str(error))}") from None
 
 
+class Place(Protocol):
+    """Where transform jobs lie, and how that is reached."""
+
+    @property
+    def region(self) -> str: ...  # noqa: D102
+    @property
+    def bucket(self) -> str: ...  # noqa: D102
+    @property
+    def prefix(self) -> str: ...  # noqa: D102
+    @property
+    def endpoint_url(self) -> str | None: ...  # noqa: D102
+    @property
+    def s3_endpoint_url(self) -> str | None: ...  # noqa: D102
+    @property
+    def profile(self) -> str | None: ...  # noqa: D102
+    @property
+    def credentials(self) -> AwsCredentials | None: ...  # noqa: D102
+
+
 class Aws(ControlPlane):
     """The two services that transform jobs need, for one SageMaker model and one place in S3."""
 
-    def __init__(self, transform: SageMakerTransform) -> None:
+    def __init__(self, place: Place) -> None:
         """Make the clients; nothing is called yet."""
         super().__init__(
-            region=transform.region,
-            endpoint_url=transform.endpoint_url,
-            profile=transform.profile,
-            credentials=transform.credentials,
+            region=place.region,
+            endpoint_url=place.endpoint_url,
+            profile=place.profile,
+            credentials=place.credentials,
         )
-        self.s3 = self._client("s3", transform.s3_endpoint_url)
-        self._bucket = transform.bucket
-        self._prefix = transform.prefix
+        self.s3 = self._client("s3", place.s3_endpoint_url)
+        self._bucket = place.bucket
+        self._prefix = place.prefix
 
     def close(self) -> None:
         """Close the connections."""

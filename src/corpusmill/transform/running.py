@@ -14,6 +14,7 @@ from corpusmill.engine.engine import Progress
 from corpusmill.engine.fitting import fit_of
 from corpusmill.errors import JobsAtWorkError, TooManyFailuresError, UsageError
 from corpusmill.rows.render import Renderer
+from corpusmill.transform.beside import held_beside
 from corpusmill.transform.collecting import Collector
 from corpusmill.transform.filling import Filler
 from corpusmill.transform.planning import FAILED, Rows
@@ -99,7 +100,8 @@ def open_filler(endpoint: SageMakerTransform, run: Filling) -> Iterator[Filler]:
 def filled_by_jobs(endpoint: Endpoint, run: Filling) -> Iterator[Asking]:
     """Fill the store by transform jobs, if that is what the endpoint is, and say whom to ask then."""
     if not isinstance(endpoint, SageMakerTransform) or run.replay:
-        yield Asking(endpoint=endpoint, refused=None, finish=_nothing)
+        refused_beside = None if run.replay else held_beside(endpoint)
+        yield Asking(endpoint=endpoint, refused=refused_beside, finish=_nothing)
         return
     with open_filler(endpoint, run) as filler:
         if run.on_start is not None:

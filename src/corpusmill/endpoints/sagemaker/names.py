@@ -15,6 +15,7 @@ LARGEST_ATTRIBUTES: Final = 1_024
 
 _NAME = re.compile(r"[a-zA-Z0-9](?:-*[a-zA-Z0-9]){0,62}")
 _REGION = re.compile(r"[a-z]{2,}(?:-[a-z]+)+-\d+")
+_S3 = re.compile(r"s3://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/(.*))?")
 _ACCESS_KEY = re.compile(r"\b(?:AKIA|ASIA|AKID)[A-Z0-9]{8,}\b")
 
 
@@ -46,6 +47,15 @@ def checked_attribute(value: object, what: str, *, longest: int = LARGEST_ATTRIB
     if len(text) > longest:
         raise UsageError(f"{what} has {len(text)} characters; it may have {longest}")
     return text
+
+
+def s3_place(url: object, what: str) -> tuple[str, str]:
+    """Give the bucket of an S3 URL, and the folder in it: "", or with a slash at its end."""
+    match = _S3.fullmatch(url) if isinstance(url, str) else None
+    if match is None:
+        raise UsageError(f"{what} is {url!r}; it must look like s3://bucket/prefix")
+    inside = (match[2] or "").strip("/")
+    return match[1], f"{inside}/" if inside else ""
 
 
 def service_url(service: str, region: str, endpoint_url: str | None) -> str:

@@ -12,6 +12,7 @@ from corpusmill.endpoints.sagemaker.names import (
     checked_resource,
     identity_of_model,
     redact_aws,
+    s3_place,
     service_url,
 )
 from corpusmill.endpoints.sagemaker.tildeopen import TILDEOPEN, check_request
@@ -42,7 +43,8 @@ class SageMakerEndpoint:
     `inference_component`, `target_variant`, `target_model`, `target_container_hostname`, `custom_attributes`,
     `inference_id` and `session_id` are handed to the service as they are. `endpoint_url` leads to the runtime by
     another way, a VPC endpoint say. The body names the model only with `sends_model`: the container serves one.
-    `max_body_bytes` is the service's bound on a body. The capabilities are those of TildeOpen unless others are given.
+    `max_body_bytes` is the service's bound on a body. Rows that an open transform job under `transform_s3` holds
+    (`s3://bucket/prefix`) are not asked. The capabilities are those of TildeOpen unless others are given.
     """
 
     endpoint_name: str
@@ -60,6 +62,7 @@ class SageMakerEndpoint:
     profile: str | None = None
     credentials: AwsCredentials | None = None
     endpoint_url: str | None = None
+    transform_s3: str | None = None
     sends_model: bool = False
     max_body_bytes: int = LARGEST_BODY
     capabilities: Capabilities = TILDEOPEN
@@ -85,6 +88,8 @@ class SageMakerEndpoint:
         ):
             if getattr(self, name) is not None:
                 put(self, name, checked_attribute(getattr(self, name), name))
+        if self.transform_s3 is not None:
+            s3_place(self.transform_s3, "transform_s3")
         put(self, "capabilities", merged(self.capabilities, self.context_tokens))
         service_url("runtime.sagemaker", self.region, self.endpoint_url)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -12,6 +11,7 @@ from corpusmill.endpoints.sagemaker.names import (
     checked_resource,
     identity_of_model,
     redact_aws,
+    s3_place,
     service_url,
 )
 from corpusmill.endpoints.sagemaker.tildeopen import TILDEOPEN, check_request
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 LARGEST_PRODUCT: Final = 100
 """`max_payload_mb` times `max_concurrent_transforms` may not be more (service model)."""
-
-_S3 = re.compile(r"s3://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/(.*))?")
 
 WRAPPED_INPUT: Final = "$.request"
 WRAPPED_OUTPUT: Final = "$['id','SageMakerOutput']"
@@ -108,8 +106,7 @@ class SageMakerTransform:
         put(self, "capabilities", merged(self.capabilities, self.context_tokens))
         if not self.instance_type.startswith("ml."):
             raise UsageError(f"instance_type is {self.instance_type!r}; it must look like ml.g6.48xlarge")
-        if _S3.fullmatch(self.s3) is None:
-            raise UsageError(f"s3 is {self.s3!r}; it must look like s3://bucket/prefix")
+        s3_place(self.s3, "s3")
         _check_bounds(self)
         service_url("api.sagemaker", self.region, self.endpoint_url)
         if self.real_time is not None and self.real_time.identity != self.identity:
@@ -121,17 +118,12 @@ class SageMakerTransform:
     @property
     def bucket(self) -> str:
         """The bucket that jobs read and write."""
-        match = _S3.fullmatch(self.s3)
-        assert match is not None
-        return match[1]
+        return s3_place(self.s3, "s3")[0]
 
     @property
     def prefix(self) -> str:
         """The folder in the bucket under which everything lies, "" or with a slash at its end."""
-        match = _S3.fullmatch(self.s3)
-        assert match is not None
-        inside = (match[2] or "").strip("/")
-        return f"{inside}/" if inside else ""
+        return s3_place(self.s3, "s3")[1]
 
     @property
     def url(self) -> str:

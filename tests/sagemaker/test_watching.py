@@ -1,0 +1,166 @@
+"""Runs that do not wait for their jobs, and looking at jobs until they have ended."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+import corpusmill
+from corpusmill.endpoints.sagemaker import SageMakerTransform
+from corpusmill.errors import AuthenticationError, JobsAtWorkError
+from corpusmill.policy import FailurePolicy
+from corpusmill.prompts.ask import Ask
+from corpusmill.run import enrich
+from corpusmill.transform.aws import PassingError
+from corpusmill.transform.watching import LONGEST_WAIT, Watcher
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from corpusmill.report import RunReport
+    from corpusmill.testing.sagemaker import FakeSageMaker
+
+    Run = Callable[..., RunReport]
+
+ROWS = 10
+
+
+@pytest.fixture
+def run(fake: FakeSageMaker, s3_url: str, bucket: str, tmp_path: Path) -> Run:
+    """A function that runs a job of ten rows in shards of four, whose transform jobs are held."""
+    fake.pace.set(0)
+    settings: dict[str, Any] = {
+        "model_name": "tildeopen-30b-64k",
+        "region": fake.region,
+        "model": "tildeopen-30b-64k",
+        "instance_type": "ml.g6.48xlarge",
+        "s3": f"s3://{bucket}/corpus",
+        "endpoint_url": fake.url,
+        "s3_endpoint_url": s3_url,
+        "shard_rows": 4,
+        "poll_seconds": 0.05,
+    }
+
+    def go(**changes: Any) -> RunReport:
+        return enrich(
+            pa.table({"text": [f"row {row}: of the corpus" for row in range(ROWS)]}),
+            str(tmp_path / "out"),
+            Ask("Name the topic of: {text}", into="topic"),
+            endpoint=SageMakerTransform(**settings, **changes),
+            store=f"sqlite:///{tmp_path}/store.db",
+            failures=FailurePolicy(max_failed=1.0),
+        )
+
+    return go
+
+
+def end(fake: FakeSageMaker) -> None:
+    """Let all jobs that there are go to their ends, and hold what comes."""
+    fake.pace.set(None)
+    for job in list(fake.jobs.jobs.values()):
+        assert job.over.wait(30)
+    fake.pace.set(0)
+
+
+def test_a_run_that_does_not_wait_names_its_jobs_and_goes_on_when_it_is_run_again(
+    run: Run, fake: FakeSageMaker, s3: Any, bucket: str
+) -> None:
+    """Each call takes one step; in the end no job is kept open, through however many of them a row has gone."""
+    fake.container.poison = "row 5:"
+    named: list[str] = []
+    report = None
+    while report is None:
+        try:
+            report = run(wait=False)
+        except JobsAtWorkError as error:
+            named.extend(error.jobs)
+            end(fake)
+    assert sorted(named) == sorted(fake.jobs.jobs)
+    assert len(named) == 4
+    assert report.outcomes == {"completed": ROWS - 1, "failed": 1}
+    assert "Contents" not in s3.list_objects_v2(Bucket=bucket, Prefix="corpus/open/")
+
+
+def test_a_run_that_may_create_nothing_writes_its_job_down(
+    run: Run, fake: FakeSageMaker, tmp_path: Path
+) -> None:
+    """Whoever may create it then does."""
+    with pytest.raises(JobsAtWorkError) as caught:
+        run(wait=False, create=False)
+    assert fake.jobs.jobs == {}
+    fake.pace.set(None)
+    assert run().outcomes == {"completed": ROWS}
+    assert tuple(fake.jobs.jobs) == caught.value.jobs
+    assert corpusmill.read(tmp_path / "out").count_rows() == ROWS
+
+
+class Plane:
+    """A control plane that says what it is told to."""
+
+    def __init__(self, **statuses: Any) -> None:
+        self.statuses = statuses
+        self.asked: list[str] = []
+
+    def describe(self, name: str) -> dict[str, Any] | None:
+        self.asked.append(name)
+        status = self.statuses[name]
+        if isinstance(status, Exception):
+            raise status
+        return None if status is None else {"TransformJobStatus": status}
+
+
+def watcher(plane: Any, clock: list[float], **options: Any) -> Watcher:
+    """Watch all jobs of a control plane, by a clock that a test sets."""
+    settings = {"poll_seconds": 30.0, "patience_seconds": 1_800.0, **options}
+    return Watcher(plane, plane.statuses, wall=lambda: clock[0], **settings)
+
+
+def test_all_jobs_are_waited_for_and_one_that_has_ended_is_asked_about_no_more() -> None:
+    """Completed, Failed and Stopped are ends; what the service does not know is nothing to wait for."""
+    plane = Plane(a="Completed", b="InProgress", c=None)
+    watching = watcher(plane, [0.0])
+    seen = watching.look()
+    assert (seen.ending, seen.wait, seen.trouble) == (None, 30.0, "")
+    assert seen.statuses == {"a": "Completed", "b": "InProgress", "c": ""}
+    for status in ("Stopping", "Stopped"):
+        plane.statuses["b"] = status
+        seen = watching.look()
+    assert seen.ending == "ended"
+    assert plane.asked.count("a") == 1
+    assert str(seen) == "a: Completed, b: Stopped, c: not known to the service"
+
+
+@pytest.mark.parametrize("error", [PassingError("throttled"), AuthenticationError("expired")])
+def test_looks_that_fail_are_further_apart_until_the_patience_ends(error: Exception) -> None:
+    """A failed look says nothing of a job, and one that works begins anew."""
+    clock = [0.0]
+    plane = Plane(a=error)
+    watching = watcher(plane, clock)
+    waits = [watching.look().wait for _ in range(6)]
+    assert waits == [60.0, 120.0, 240.0, LONGEST_WAIT, LONGEST_WAIT, LONGEST_WAIT]
+    clock[0] = 1_799.0
+    assert watching.look().ending is None
+    plane.statuses["a"] = "InProgress"
+    assert watching.look().wait == 30.0
+    plane.statuses["a"] = error
+    clock[0] = 3_000.0
+    assert watching.look().ending is None
+    clock[0] = 4_800.0
+    seen = watching.look()
+    assert (seen.ending, seen.trouble) == ("unreachable", str(error))
+
+
+def test_a_deadline_is_met_to_the_second_and_does_not_hide_an_end() -> None:
+    """The wait before it is cut short; jobs that have ended by then have ended."""
+    clock = [90.0]
+    plane = Plane(a="InProgress")
+    watching = watcher(plane, clock, deadline=100.0)
+    assert watching.look().wait == 10.0
+    clock[0] = 100.0
+    seen = watching.look()
+    assert (seen.ending, seen.wait) == ("late", 0.0)
+    plane.statuses["a"] = "Failed"
+    assert watching.look().ending == "ended"
