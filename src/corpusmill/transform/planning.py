@@ -81,8 +81,11 @@ class _Known:
     """What is known of keys: the number of a job to wait for, or below zero that of a group that failed."""
 
     numbers: KeyNumbers = field(default_factory=KeyNumbers)
-    holders: KeyNumbers = field(default_factory=KeyNumbers)
     groups: list[tuple[int, str]] = field(default_factory=list)
+    # Which jobs a key has gone through, one after the other: by the number of one of a few such ways.
+    holders: KeyNumbers = field(default_factory=KeyNumbers)
+    ways: list[tuple[int, ...]] = field(default_factory=list)
+    further: dict[tuple[int | None, int], int] = field(default_factory=dict)
 
     def learn(self, number: int, job: OpenJob, packed: list[bytes], *, collected: bool) -> None:
         """Learn from an open job; later ones count more than earlier ones."""
@@ -96,14 +99,22 @@ class _Known:
             waits = number if settled is None or not collected else NEW
             for position, line in enumerate(read_keys(keys)):
                 self.numbers.put(line.key, -len(self.groups) if position in missing else waits)
-                self.holders.put(line.key, number)
+                self.holders.put(line.key, self._way(self.holders.get(line.key), number))
+
+    def _way(self, before: int | None, number: int) -> int:
+        """Give the way that goes on from another one through a job."""
+        found = self.further.get((before, number))
+        if found is None:
+            found = self.further[before, number] = len(self.ways)
+            self.ways.append((*(self.ways[before] if before is not None else ()), number))
+        return found
 
     def holding(self, asked: list[Asked]) -> set[int]:
         """Give the numbers of the jobs that hold any of these requests."""
         if not len(self.holders):
             return set()
         found = {self.holders.get(key) for prompt in asked for key in prompt.keys if key is not None}
-        return {number for number in found if number is not None}
+        return {number for way in found if way is not None for number in self.ways[way]}
 
 
 def plan_rows(
