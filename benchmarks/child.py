@@ -19,25 +19,37 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 ROOT = Path(__file__).parents[1]
 
 
 def call(function: str, **arguments: Any) -> dict[str, Any]:
-    """Call `module:function` in a new process, and give the numbers that it gives (none: an empty dictionary).
-
-    Its modules are compiled once and kept, as an installed package's are.
-    """
+    """Call `module:function` in a new process, and give the numbers that it gives (none: an empty dictionary)."""
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.child", function, json.dumps(arguments)],
+        command(function, arguments),
         cwd=ROOT,
-        env={name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"},
+        env=surroundings(),
         stdout=subprocess.PIPE,
         text=True,
         check=True,
     )
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return numbers(done.stdout)
+
+
+def command(function: str, arguments: Mapping[str, Any], *, python: str = sys.executable) -> list[str]:
+    """Give the command that calls `module:function`."""
+    return [python, "-m", "benchmarks.child", function, json.dumps(arguments)]
+
+
+def surroundings() -> dict[str, str]:
+    """Give the environment's variables for it: modules are compiled once and kept, as an installed package's are."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+
+
+def numbers(output: str) -> dict[str, Any]:
+    """Read the numbers that a call has printed last."""
+    found: dict[str, Any] = json.loads(output.splitlines()[-1])
     return found
 
 

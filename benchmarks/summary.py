@@ -111,7 +111,65 @@ def _signing(found: Mapping[str, Any]) -> list[Line]:
     ]
 
 
+def _peers(found: Mapping[str, Any]) -> list[Line]:
+    made: list[Line] = []
+    done = found["found"]
+    for name, figures in done.items():
+        if "error" in figures:
+            made.append((name, f"failed: {figures['error']}", ""))
+            continue
+        # The bare transport asks nothing but one request, over and over.
+        rows = "" if "bare" in name else f", {figures['rows']:,} rows"
+        made.append(
+            (
+                f"{name}{rows}",
+                f"{figures['rows_per_second']:,.0f} rows/s, {figures['cpu_us_per_row']:,.0f} µs/row of processor time",
+                "",
+            )
+        )
+    for kind, again, aim in (("first run", False, "at least 10 times"), ("run from the cache", True, "")):
+        others = {
+            name: figures
+            for name, figures in done.items()
+            if name.endswith(", again") == again
+            and not name.startswith(("corpusmill", "the bare"))
+            and figures.get("times")
+        }
+        if others:
+            best = min(others, key=lambda name: others[name]["times"])
+            made.append(
+                (f"{kind}, beside the best of them ({best})", f"{others[best]['times']:.1f} times", aim)
+            )
+    bare = done.get("the bare transport", {}).get("times")
+    if bare:
+        made.append(("first run, beside the bare transport", f"{bare:.0%}", "at least 50 %"))
+    return made
+
+
+def _goodput(found: Mapping[str, Any]) -> list[Line]:
+    made: list[Line] = []
+    for server, clients in found["servers"].items():
+        for client, figures in clients.items():
+            who = "" if client == "ours" else f", {client}"
+            if "error" in figures:
+                made.append((f"{server}{who}", figures["error"], ""))
+                continue
+            refuses = "queue" not in server
+            lost = f", {figures['given_up']:,} rows given up" if figures.get("given_up") else ""
+            aim = "at least 97 %, at most 1 % refused" if refuses else "at least 97 %"
+            made.append(
+                (
+                    f"{server}{who}",
+                    f"{figures['share']:.1%} of the limit, {figures['refused']:.1%} refused{lost}",
+                    aim if client == "ours" else "",
+                )
+            )
+    return made
+
+
 _LINES = {
+    "peers": _peers,
+    "goodput": _goodput,
     "live": _live,
     "replay": _replay,
     "skip": _skip,
