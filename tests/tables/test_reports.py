@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from corpusmill.errors import SourceError
-from corpusmill.tables.reports import read_report, report_address
+from corpusmill.tables.reports import read_report, report_address, write_failed_report
+from corpusmill.tables.sink import SinkSpec, open_sink
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,10 +44,26 @@ def test_a_report_is_read_from_an_object_store(bucket: str) -> None:
     assert read_report(address)[0] == REPORT
 
 
+def test_the_report_of_a_run_that_committed_nothing_lies_beside_the_sink(tmp_path: Path, bucket: str) -> None:
+    """Of a folder, a file, a partition, whose readers pass over it, a place in an object store, and a shard."""
+    for sink, expected in (
+        (tmp_path / "out", f"{tmp_path}/out.failed.report.json"),
+        (tmp_path / "out.parquet", f"{tmp_path}/out.parquet.failed.report.json"),
+        (SinkSpec(path=tmp_path, partition={"day": "1"}), f"{tmp_path}/_day=1.failed.report.json"),
+        (f"{bucket}/out", f"{bucket}/out.failed.report.json"),
+    ):
+        assert write_failed_report(sink, REPORT) == expected
+        assert read_report(expected)[0] == REPORT
+        assert open_sink(sink).manifest() is None
+    shards = {write_failed_report(f"{bucket}/out", REPORT, shard=("k" * 64, number)) for number in (0, 1)}
+    assert [read_report(address)[0] for address in shards] == [REPORT, REPORT]
+
+
 @pytest.mark.parametrize(
     "address",
     [
         "/etc/passwd",
+        "/x/out.failed.jsonl",
         "/x/report.json",
         "/x/_corpusmill/manifest.json",
         "/x/_corpusmill/../report.json",

@@ -11,7 +11,7 @@ from airflow.sdk import Asset, BaseOperator
 
 from corpusmill.airflow.jobs import SOME_REGION, AwsAccess, Given, assemble
 from corpusmill.airflow.link import REPORT_KEY, ReportLink
-from corpusmill.errors import ComeBackLaterError, RunEndedError, UsageError
+from corpusmill.errors import ComeBackLaterError, CorpusmillError, RunEndedError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -270,17 +270,35 @@ class EnrichOperator(BaseOperator):
         """Turn what ends a run early into what Airflow knows: a deferral, or a failure with counts in the log."""
         try:
             yield
-        except ComeBackLaterError as error:
-            self._defer(error)
-            raise
         except RunEndedError as error:
-            if error.report is not None:
-                self._report = error.report
-                self._tell_failures(error.report)
+            if isinstance(error, ComeBackLaterError):
+                self._defer(error)
+            self.ended_early(context, error)
             raise
         finally:
             self._engine = None
-        del context
+
+    def ended_early(self, context: Context, error: RunEndedError) -> None:
+        """Tell what was done until the run ended, and record the report of it. What ended the run stays the error."""
+        if error.report is None:
+            return
+        from corpusmill.airflow.outcome import recorded_failure
+
+        self._report = error.report
+        self._tell_failures(error.report)
+        assert self._assembled is not None
+        try:
+            record = recorded_failure(
+                self._assembled.job.sink, error.report, error, shard=self.shard_in_report()
+            )
+        except CorpusmillError as trouble:
+            self.log.warning("there will be no report of this run: %s", trouble)
+        else:
+            context["ti"].xcom_push(REPORT_KEY, record)
+
+    def shard_in_report(self) -> tuple[str, int] | None:
+        """Give run key and number of the shard that the task's report is of; None for a whole run."""
+        return None
 
     def _defer(self, error: ComeBackLaterError) -> None:
         """Give the worker back until the quota resets, if that is known and near enough."""

@@ -41,6 +41,23 @@ def recorded(sink: SinkSpec) -> dict[str, Any] | None:
     return {"address": address, "sha256": found}
 
 
+def recorded_failure(
+    sink: SinkSpec, report: RunReport, error: Exception, *, shard: tuple[str, int] | None = None
+) -> dict[str, Any]:
+    """Keep the report of a run that ended early, what ended it among its warnings; give the record of it.
+
+    `shard` is the run key and the number of a shard, where the report is of one.
+
+    Raises `CorpusmillError` when the sink cannot be written or read.
+    """
+    from corpusmill.tables.reports import read_report, write_failed_report
+
+    ended = f"The run ended early and committed nothing: {error}"
+    values = report.as_dict()
+    address = write_failed_report(sink, {**values, "warnings": [ended, *values["warnings"]]}, shard=shard)
+    return {"address": address, "sha256": read_report(address)[1]}
+
+
 def manifest(report: RunReport, *, record: Mapping[str, Any] | None) -> dict[str, Any]:
     """Give what becomes the XCom: counts, keys and places, no text of the corpus."""
     from corpusmill.report import summary

@@ -1,4 +1,4 @@
-"""The page behind a task's link: the report that the task recorded, served by Airflow's own server.
+"""The page behind a task's link and its tab: the report that the task recorded, served by Airflow's own server.
 
 Whoever asks must be allowed to read the XComs of the Dag. What is shown is the report that the task recorded and no
 other: the record, an XCom, holds the report's digest beside its place, and what is read is drawn anew, not passed on.
@@ -17,11 +17,20 @@ from airflow.utils.session import create_session
 from fastapi import Depends, FastAPI, HTTPException
 from fastapi.responses import HTMLResponse
 
-from corpusmill.airflow.link import REPORT_KEY
+from corpusmill.airflow.link import REPORT_KEY, UNMAPPED
 from corpusmill.errors import CorpusmillError
 
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
-"""The page holds no script; were one to get in, it would not run."""
+POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'self'"
+)
+"""The page holds no script; were one to get in, it would not run. Only Airflow's own pages may frame it."""
+
+
+NOTHING = (
+    "This task instance has recorded no report: it enriches nothing, it has not ended yet, or it ended before the "
+    "first row. Its log says more."
+)
 
 
 def build() -> FastAPI:
@@ -37,12 +46,11 @@ def build() -> FastAPI:
     return app
 
 
-def show(dag_id: str, run_id: str, task_id: str, map_index: int) -> HTMLResponse:
-    """Answer with the report of one task instance."""
-    record = record_of(dag_id=dag_id, run_id=run_id, task_id=task_id, map_index=map_index)
-    if record is None:
-        raise HTTPException(404, "This task instance has recorded no report.")
-    page, status = drawn(record)
+def show(dag_id: str, run_id: str, task_id: str, map_index: str) -> HTMLResponse:
+    """Answer with the report of one task instance; `map_index` is UNMAPPED, or none at all, for one that has none."""
+    number = -1 if map_index == UNMAPPED else _number(map_index)
+    record = record_of(dag_id=dag_id, run_id=run_id, task_id=task_id, map_index=number)
+    page, status = (_notice(NOTHING), 404) if record is None else drawn(record)
     headers = {
         "Content-Security-Policy": POLICY,
         "Cache-Control": "no-store",
@@ -74,9 +82,21 @@ def drawn(record: dict[str, Any]) -> tuple[str, int]:
     except CorpusmillError as error:
         return _notice(f"The report cannot be shown here: {escape(str(error))}."), 404
     if digest != record.get("sha256"):
-        return _notice("A later run has replaced the output of this task, and its report with it."), 410
+        return _notice("A later run has written in the same place, and replaced the report of this one."), 410
     return render(report), 200
 
 
+def _number(map_index: str) -> int:
+    try:
+        return int(map_index)
+    except ValueError:
+        raise HTTPException(404, "There is no such task instance.") from None
+
+
 def _notice(text: str) -> str:
-    return f"<!doctype html><html lang=en><meta charset=utf-8><title>corpusmill</title><p>{text}</p></html>"
+    return (
+        "<!doctype html><html lang=en><meta charset=utf-8><title>corpusmill</title>"
+        "<style>body{font:15px system-ui,sans-serif;margin:3rem auto;max-width:40rem;padding:0 1rem;color:#444}"
+        "@media(prefers-color-scheme:dark){body{background:#111;color:#ccc}}</style>"
+        f"<main><p>{text}</p></main></html>"
+    )

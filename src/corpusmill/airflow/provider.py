@@ -110,4 +110,18 @@ def provider_info() -> dict[str, Any]:
             "corpusmill.airflow.transform_link.TransformJobLink",
         ],
         "plugins": [{"name": "corpusmill", "plugin-class": "corpusmill.airflow.plugin.CorpusmillPlugin"}],
+        "config": {
+            "corpusmill": {
+                "description": "What the corpusmill provider adds to Airflow's pages.",
+                "options": {
+                    "report_tab": {
+                        "description": "Show the tab with the enrichment report on the page of each task instance.",
+                        "version_added": None,
+                        "type": "boolean",
+                        "example": None,
+                        "default": "True",
+                    }
+                },
+            }
+        },
     }

@@ -58,6 +58,11 @@ class Layout:
         return self.target.beside(f"{mark}{self.target.name}.failed.jsonl")
 
     @property
+    def failed_report(self) -> Place:
+        """Where the report of a run lies that committed nothing, beside its failures."""
+        return self.failures.beside(f"{self.failures.name.removesuffix('.jsonl')}.report.json")
+
+    @property
     def hidden(self) -> str:
         """What the names of our hidden neighbours begin with."""
         return f".{self.target.name}.corpusmill"

@@ -1,4 +1,4 @@
-"""Finding and reading back the report that a sink keeps beside its manifest."""
+"""The report that a sink keeps beside its manifest, and that of a run which committed nothing."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from corpusmill.errors import SourceError, UsageError
+from corpusmill.errors import SinkError, SourceError, UsageError
+from corpusmill.tables.shards import shard_folder
 from corpusmill.tables.sink import open_sink
 from corpusmill.tables.storage import failures_as, place_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from corpusmill.tables.sink import SinkLike
 
 REPORT = "report.json"
@@ -20,7 +23,9 @@ REPORT = "report.json"
 LARGEST = 64 << 20
 """Bytes. A report is bounded by its making; what is larger is none."""
 
-_ADDRESS = re.compile(r".+/(?:_corpusmill|_[^/]+\.corpusmill)/report\.json", re.DOTALL)
+_ADDRESS = re.compile(
+    r".+/(?:(?:_corpusmill|_[^/]+\.corpusmill)/report\.json|[^/]+\.failed\.report\.json)", re.DOTALL
+)
 
 
 def report_address(sink: SinkLike) -> str:
@@ -29,8 +34,30 @@ def report_address(sink: SinkLike) -> str:
     return place.path if place.local else place.shown
 
 
+def write_failed_report(
+    sink: SinkLike, report: Mapping[str, Any], *, shard: tuple[str, int] | None = None
+) -> str:
+    """Keep the report of a run that committed nothing beside the sink, until one commits; give its address.
+
+    What lies in the sink, and its report, stay as they are. The report of a `shard`, named by run key and number, lies
+    where the shards of the run are staged.
+
+    Raises:
+        SinkError: the place cannot be written.
+    """
+    target = open_sink(sink)
+    if shard is None:
+        place = target.layout.failed_report
+    else:
+        run_key, number = shard
+        place = shard_folder(target, run_key) / f"shard-{number:06}.failed.report.json"
+    with failures_as(SinkError, "cannot write the report", place):
+        place.write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n")
+    return place.path if place.local else place.shown
+
+
 def read_report(address: str) -> tuple[dict[str, Any], str]:
-    """The report at an address that `report_address` gave, and the SHA-256 of its bytes, hexadecimal.
+    """The report at an address that one of these functions gave, and the SHA-256 of its bytes, hexadecimal.
 
     Raises:
         SourceError: the address is not that of a report, nothing lies there, or it is no report.

@@ -153,6 +153,7 @@ class Writing:
             else:
                 commit_copied(self._layout, staged)
             self._layout.failures.delete()
+            self._layout.failed_report.delete()
         return manifest
 
     def _joined(self, parts: Sequence[StagedPart]) -> dict[Part, Place]:
