@@ -141,6 +141,24 @@ def events() -> Iterator[Callable[[], list[dict[str, Any]]]]:
     EVENTS.unlink(missing_ok=True)
 
 
+@pytest.fixture
+def asset_events() -> Callable[[str], list[Any]]:
+    """Give the events on an asset, the oldest first."""
+
+    def read(uri: str) -> list[Any]:
+        from airflow.models.asset import AssetEvent, AssetModel
+        from airflow.utils.session import create_session
+        from sqlalchemy import select
+
+        with create_session() as session:
+            query = select(AssetEvent).join(AssetModel, AssetModel.id == AssetEvent.asset_id)
+            found = list(session.scalars(query.where(AssetModel.uri == uri).order_by(AssetEvent.id)))
+            session.expunge_all()
+        return found
+
+    return read
+
+
 class Amazon:
     """A fake SageMaker and an S3 server beside it, with one bucket."""
 

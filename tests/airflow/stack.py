@@ -12,6 +12,7 @@ import os
 import secrets
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import time
@@ -238,6 +239,25 @@ class Stack:
 
         found: dict[str, Any] = self.wait_for(look, what=f"{dag_id}.{task_id} to be {' or '.join(states)}")
         return found
+
+    def xcom(self, dag_id: str, run_id: str, task_id: str, key: str) -> Any:
+        """Give an XCom; JSON is read."""
+        path = f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/xcomEntries/{key}"
+        value = self.call("GET", path)["value"]
+        return json.loads(value) if isinstance(value, str) else value
+
+    def state(self, dag_id: str, run_id: str, task_id: str) -> list[str]:
+        """Give the values that a task keeps in its state store."""
+        query = "SELECT value FROM task_state_store WHERE dag_id = ? AND run_id = ? AND task_id = ?"
+        with contextlib.closing(
+            sqlite3.connect(f"file:{self.folder}/airflow.db?mode=ro", uri=True)
+        ) as database:
+            return [str(value) for (value,) in database.execute(query, (dag_id, run_id, task_id))]
+
+    def log(self, dag_id: str, run_id: str, task_id: str) -> str:
+        """Give what all attempts at a task have logged."""
+        folder = self.logs / f"dag_id={dag_id}" / f"run_id={run_id}" / f"task_id={task_id}"
+        return "\n".join(path.read_text("utf-8", "replace") for path in sorted(folder.rglob("*.log*")))
 
     def written(self) -> str:
         """Give all that any process wrote into a log, and all lineage events."""

@@ -120,6 +120,8 @@ def test_shards_are_planned_mapped_and_committed_as_one(
     corpus: Path,
     fake_endpoint_factory: Callable[..., FakeEndpoint],
     monkeypatch: pytest.MonkeyPatch,
+    *,
+    asset_events: Callable[[str], list[Any]],
 ) -> None:
     """Four tasks, one dataset with one manifest, one asset event; a second run asks nobody."""
     endpoint = fake_endpoint_factory(
@@ -151,19 +153,6 @@ def test_shards_are_planned_mapped_and_committed_as_one(
     assert again.xcom("translate.commit")["skipped_run"]
     assert endpoint.stats().requests == asked
     assert "sk-planted" not in str(ran.xcoms) + str(event.extra)
-
-
-def asset_events(uri: str) -> list[Any]:
-    """Give the events on an asset, the oldest first."""
-    from airflow.models.asset import AssetEvent, AssetModel
-    from airflow.utils.session import create_session
-    from sqlalchemy import select
-
-    with create_session() as session:
-        query = select(AssetEvent).join(AssetModel, AssetModel.id == AssetEvent.asset_id)
-        found = list(session.scalars(query.where(AssetModel.uri == uri).order_by(AssetEvent.id)))
-        session.expunge_all()
-    return found
 
 
 QUOTA = """

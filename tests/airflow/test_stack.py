@@ -1,8 +1,10 @@
-"""A real Airflow: a task that is killed, one that is deferred over a restart, a report in a browser, no secrets."""
+"""A real Airflow: tasks that are killed, deferred over a restart, stopped; a report in a browser, no secrets."""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import logging
 import os
 import signal
 import sqlite3
@@ -11,14 +13,18 @@ import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import boto3
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from moto.server import ThreadedMotoServer
 from tests.airflow.stack import USER, Stack
 
 import corpusmill
 from corpusmill.testing import FakeEndpoint
 from corpusmill.testing.limits import RateLimits
+from corpusmill.testing.sagemaker import AccessKey, FakeSageMaker
+from corpusmill.testing.sagemaker.server import REGION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,6 +40,7 @@ pytestmark = [
 ]
 
 KEY = "sk-planted-0123456789abcdef"
+AWS_KEY = AccessKey(key="AKIDPLANTED000000000", secret="planted/secret+0123456789")
 ROWS = 240
 CONCURRENCY = 8
 
@@ -62,41 +69,132 @@ killed = enrich("killed", "slow")
 deferred = enrich("deferred", "quota")
 """
 
+NIGHTS = """
+from datetime import timedelta
+from airflow.sdk import DAG
+from corpusmill.airflow import TransformJobOperator
+
+def transform(name, **options):
+    with DAG(name, schedule=None) as dag:
+        TransformJobOperator(
+            task_id="translate",
+            source=folder + "/corpus.parquet",
+            sink=folder + "/" + name,
+            prompts=[{"translate": {"column": "text", "into": "text_lv", "from": "en", "to": "lv"}}],
+            endpoint={"sagemaker_transform": {
+                "model_name": "tildeopen-30b-64k", "model": "tildeopen-30b-64k", "instance_type": "ml.g6.48xlarge",
+                "s3": "s3://nights/" + name, "shard_rows": 80, "poll_seconds": 0.5,
+            }},
+            aws_conn_id="amazon",
+            store="sqlite:///" + folder + "/" + name + ".db",
+            retries=3,
+            retry_delay=timedelta(seconds=1),
+            **options,
+        )
+    return dag
+
+night = transform("night")
+watch = transform("watch", deferrable=False)
+stopped = transform("stopped", stop_on_kill=True)
+"""
+
 
 class Running(NamedTuple):
-    """The Airflow of these tests, and the endpoints that its Dags ask."""
+    """The Airflow of these tests, and the services that its Dags ask."""
 
     stack: Stack
     slow: FakeEndpoint
     quota: FakeEndpoint
+    amazon: FakeSageMaker
+
+    def jobs_of(self, name: str) -> list[str]:
+        """Name the transform jobs of a Dag, as the control plane lists them to whoever asks."""
+        pages = control_plane(self.amazon).get_paginator("list_transform_jobs").paginate()
+        listed = [job["TransformJobName"] for page in pages for job in page["TransformJobSummaries"]]
+        jobs = self.amazon.jobs.jobs
+        place = f"s3://nights/{name}/"
+        return [
+            job for job in listed if jobs[job].request["TransformOutput"]["S3OutputPath"].startswith(place)
+        ]
 
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """Start Airflow over two Dags."""
+    """Start Airflow over its Dags, and all that they ask."""
     folder = tmp_path_factory.mktemp("stack")
     table = pa.table({"id": range(ROWS), "text": [f"Sentence {row} speaks." for row in range(ROWS)]})
     pq.write_table(table, folder / "corpus.parquet")
     (folder / "dags").mkdir()
-    (folder / "dags" / "enriching.py").write_text(f"folder = {str(folder)!r}\n{DAGS}", "utf-8")
+    for name, source in (("enriching", DAGS), ("nights", NIGHTS)):
+        (folder / "dags" / f"{name}.py").write_text(f"folder = {str(folder)!r}\n{source}", "utf-8")
     limits = RateLimits(requests_per_day=ROWS - 60, day_seconds=90)
     with (
         FakeEndpoint(latency=0.2, api_key=KEY) as slow,
         FakeEndpoint(limits=limits, api_key=KEY) as quota,
+        amazon_on_loopback() as (amazon, amazon_connection),
     ):
         connections = {
-            f"AIRFLOW_CONN_{name}": json.dumps(
-                {
-                    "conn_type": "openai_compatible",
-                    "host": endpoint.base_url,
-                    "password": KEY,
-                    "extra": {"model": "fake"},
-                }
-            )
-            for name, endpoint in (("SLOW", slow), ("QUOTA", quota))
+            "AIRFLOW_CONN_AMAZON": json.dumps(amazon_connection),
+            **{
+                f"AIRFLOW_CONN_{name}": json.dumps(
+                    {
+                        "conn_type": "openai_compatible",
+                        "host": endpoint.base_url,
+                        "password": KEY,
+                        "extra": {"model": "fake"},
+                    }
+                )
+                for name, endpoint in (("SLOW", slow), ("QUOTA", quota))
+            },
+            # A worker dies in the moment in which it has created a job and nobody knows it yet but the service.
+            "CORPUSMILL_KILL_AT": "transform.created",
+            "CORPUSMILL_KILL_LOG": str(folder / "kills"),
+            "AWS_EC2_METADATA_DISABLED": "true",
         }
         with Stack(folder, environment=connections) as stack:
-            yield Running(stack, slow, quota)
+            yield Running(stack, slow, quota, amazon)
+
+
+@contextlib.contextmanager
+def amazon_on_loopback() -> Iterator[tuple[FakeSageMaker, dict[str, Any]]]:
+    """Start a SageMaker whose jobs are held, and S3; give the connection that leads there."""
+    logging.getLogger("werkzeug").setLevel(logging.CRITICAL)
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    s3_url = f"http://{host}:{port}"
+    s3 = boto3.client(
+        "s3", endpoint_url=s3_url, region_name=REGION, aws_access_key_id="x", aws_secret_access_key="x"
+    )
+    s3.create_bucket(Bucket="nights", CreateBucketConfiguration={"LocationConstraint": REGION})
+    with FakeSageMaker(s3=s3, keys=[AWS_KEY]) as amazon:
+        amazon.pace.set(0)
+        yield (
+            amazon,
+            {
+                "conn_type": "aws",
+                "login": AWS_KEY.key,
+                "password": AWS_KEY.secret,
+                "extra": {
+                    "region_name": REGION,
+                    "endpoint_url": amazon.url,
+                    "service_config": {"s3": {"endpoint_url": s3_url}},
+                },
+            },
+        )
+    s3.close()
+    server.stop()
+
+
+def control_plane(amazon: FakeSageMaker) -> Any:
+    """Give an unmodified client of the control plane."""
+    return boto3.client(
+        "sagemaker",
+        endpoint_url=amazon.url,
+        region_name=REGION,
+        aws_access_key_id=AWS_KEY.key,
+        aws_secret_access_key=AWS_KEY.secret,
+    )
 
 
 def asking_process(store: Path) -> int | None:
@@ -111,7 +209,7 @@ def test_a_task_that_is_killed_in_mid_run_goes_on_and_asks_no_finished_request_a
     running: Running,
 ) -> None:
     """SIGKILL to the task's process; the retry finishes, and the endpoint counts at most what was in flight."""
-    stack, endpoint, _ = running
+    stack, endpoint = running.stack, running.slow
     run = stack.trigger("killed")
     stack.wait_for(lambda: endpoint.stats(details=False).computed >= 60, what="sixty answers")
     pid = asking_process(stack.folder / "killed.db")
@@ -119,9 +217,7 @@ def test_a_task_that_is_killed_in_mid_run_goes_on_and_asks_no_finished_request_a
     os.kill(pid, signal.SIGKILL)
     task = stack.wait_for_state("killed", run, "translate", "success", "failed")
     assert (task["state"], task["try_number"]) == ("success", 2)
-    made = stack.call("GET", f"/dags/killed/dagRuns/{run}/taskInstances/translate/xcomEntries/return_value")
-    value = made["value"]
-    value = json.loads(value) if isinstance(value, str) else value
+    value = stack.xcom("killed", run, "translate", "return_value")
     stats = endpoint.stats(details=False)
     assert stats.distinct == ROWS
     assert stats.computed_again <= value["possibly_paid_twice"] <= CONCURRENCY
@@ -133,7 +229,7 @@ def test_a_task_that_is_killed_in_mid_run_goes_on_and_asks_no_finished_request_a
 
 def test_a_deferred_task_survives_a_restart_of_the_triggerer(running: Running) -> None:
     """The quota is used up, the task waits without a worker, its triggerer dies, another one wakes it."""
-    stack, _, endpoint = running
+    stack, endpoint = running.stack, running.quota
     run = stack.trigger("deferred")
     stack.wait_for_state("deferred", run, "translate", "deferred")
     stack.stop("triggerer", signal.SIGKILL)
@@ -144,11 +240,87 @@ def test_a_deferred_task_survives_a_restart_of_the_triggerer(running: Running) -
     assert (stats.distinct, stats.computed_again) == (ROWS, 0)
 
 
-def link_of(stack: Stack, dag_id: str) -> str:
-    """Give the address behind the link of a Dag's only task."""
+def check_night(running: Running, dag_id: str, run: str) -> str:
+    """Check that one job has answered every row, each one once; give its name."""
+    stack, amazon = running.stack, running.amazon
+    (name,) = running.jobs_of(dag_id)
+    assert amazon.jobs.jobs[name].status == "Completed"
+    made = stack.xcom(dag_id, run, "translate", "return_value")
+    assert (made["rows"], made["outcomes"], made["cached"]) == (ROWS, {"completed": ROWS}, ROWS)
+    table = corpusmill.read(stack.folder / dag_id).to_table()
+    assert table.column("id").to_pylist() == list(range(ROWS))
+    assert table.column("text_lv").null_count == 0
+    return name
+
+
+def test_a_transform_survives_a_killed_worker_and_a_restart_of_the_triggerer(running: Running) -> None:
+    """The worker dies right after it has created the job, then the triggerer dies: one job, and the output is right."""
+    stack, amazon = running.stack, running.amazon
+    run = stack.trigger("night")
+    task = stack.wait_for_state("night", run, "translate", "deferred")
+    assert task["try_number"] == 2
+    assert (stack.folder / "kills").read_text() == "transform.created\n"
+    (name,) = running.jobs_of("night")
+    looks = amazon.operations.count("DescribeTransformJob")
+    stack.wait_for(
+        lambda: amazon.operations.count("DescribeTransformJob") > looks + 2, what="the triggerer to look"
+    )
+    stack.stop("triggerer", signal.SIGKILL)
+    amazon.pace.set(None)
+    assert amazon.jobs.jobs[name].over.wait(60)
+    amazon.pace.set(0)
+    stack.start("triggerer")
+    task = stack.wait_for_state("night", run, "translate", "success", "failed")
+    assert (task["state"], task["try_number"]) == ("success", 2)
+    assert check_night(running, "night", run) == name
+    assert link_of(stack, "night", "Transform job").endswith(f"#/transform-jobs/{name}")
+
+
+def test_a_worker_that_waits_is_killed_and_the_next_one_takes_the_job_up(running: Running) -> None:
+    """SIGKILL while it looks at the job; the next attempt finds the name in the task's state."""
+    stack, amazon = running.stack, running.amazon
+    run = stack.trigger("watch")
+    # The first attempt ends by the kill point, the second one looks.
+    stack.wait_for(lambda: stack.state("watch", run, "translate"), what="the name in the task's state")
+    task = stack.wait_for_state("watch", run, "translate", "running")
+    os.kill(task["pid"], signal.SIGKILL)
+    stack.wait_for(
+        lambda: "there are jobs from before" in stack.log("watch", run, "translate"), what="the next attempt"
+    )
+    amazon.pace.set(None)
+    task = stack.wait_for_state("watch", run, "translate", "success", "failed")
+    amazon.pace.set(0)
+    assert (task["state"], task["try_number"]) == ("success", 3)
+    check_night(running, "watch", run)
+
+
+def test_a_deferred_transform_that_a_user_fails_is_stopped_if_that_was_asked_for(running: Running) -> None:
+    """The triggerer tells the service; after the task is cleared another job is started, since nothing is kept."""
+    stack, amazon = running.stack, running.amazon
+    run = stack.trigger("stopped")
+    stack.wait_for_state("stopped", run, "translate", "deferred")
+    (first,) = running.jobs_of("stopped")
+    stack.call("PATCH", f"/dags/stopped/dagRuns/{run}/taskInstances/translate", {"new_state": "failed"})
+    stack.wait_for(lambda: amazon.jobs.jobs[first].status == "Stopped", what="the job to be stopped")
+    body = {"dag_run_id": run, "task_ids": ["translate"], "dry_run": False, "only_failed": True}
+    stack.call("POST", "/dags/stopped/clearTaskInstances", body)
+    stack.wait_for(lambda: len(running.jobs_of("stopped")) == 2, what="another job")
+    amazon.pace.set(None)
+    task = stack.wait_for_state("stopped", run, "translate", "success", "failed")
+    amazon.pace.set(0)
+    assert task["state"] == "success"
+    assert corpusmill.read(stack.folder / "stopped").count_rows() == ROWS
+    assert sorted(job.status for job in map(amazon.jobs.jobs.get, running.jobs_of("stopped")) if job) == [
+        "Completed",
+        "Stopped",
+    ]
+
+
+def link_of(stack: Stack, dag_id: str, name: str = "Enrichment report") -> str:
+    """Give the address behind a link of a Dag's only task."""
     run = stack.call("GET", f"/dags/{dag_id}/dagRuns")["dag_runs"][0]["dag_run_id"]
     found = stack.call("GET", f"/dags/{dag_id}/dagRuns/{run}/taskInstances/translate/links")
-    address: str = found["extra_links"]["Enrichment report"]
+    address: str = found["extra_links"][name]
     return address
 
 
@@ -229,10 +401,12 @@ def _keep_picture(browser: Chrome, name: str) -> None:
 
 
 def test_planted_secrets_are_nowhere(running: Running) -> None:
-    """Not in logs, XComs, events, rendered fields or reports."""
+    """Not in logs, XComs, events, rendered fields, arguments of triggers or reports."""
     stack = running.stack
-    shown: list[Any] = [stack.written()]
-    for dag_id in ("killed", "deferred"):
+    with contextlib.closing(sqlite3.connect(stack.folder / "airflow.db")) as database:
+        rows = database.execute("SELECT * FROM task_state_store").fetchall()
+    shown: list[Any] = [stack.written(), rows]
+    for dag_id in ("killed", "deferred", "night", "watch", "stopped"):
         for run in stack.call("GET", f"/dags/{dag_id}/dagRuns")["dag_runs"]:
             path = f"/dags/{dag_id}/dagRuns/{run['dag_run_id']}/taskInstances"
             shown.append(stack.call("GET", path))
@@ -245,4 +419,7 @@ def test_planted_secrets_are_nowhere(running: Running) -> None:
     everything = "\n".join(map(str, shown))
     assert "rendered_fields" in everything
     assert "conn_id" in everything
+    assert "AMAZON" in everything.upper()
     assert KEY not in everything
+    assert AWS_KEY.key not in everything
+    assert AWS_KEY.secret not in everything

@@ -19,7 +19,6 @@ from airflow.sdk.exceptions import AirflowFailException
 from corpusmill.airflow.link import ReportLink
 from corpusmill.airflow.operator import EnrichOperator
 from corpusmill.airflow.transform_link import TransformJobLink, console_url
-from corpusmill.airflow.transform_trigger import TransformJobsTrigger, states
 from corpusmill.errors import (
     CorpusmillError,
     InterruptedRunError,
@@ -34,15 +33,17 @@ if TYPE_CHECKING:
     from airflow.sdk import BaseOperatorLink, Context
 
     from corpusmill.airflow.jobs import Assembled
+    from corpusmill.airflow.transform_trigger import TransformJobsTrigger
     from corpusmill.endpoints.sagemaker import SageMakerTransform
     from corpusmill.transform.aws import ControlPlane
+    from corpusmill.transform.filling import Filler
     from corpusmill.transform.watching import Watcher
 
 STATE_KEY = "corpusmill_transform"
 """The key in Airflow's task state store."""
 
 JOBS_KEY = "transform_jobs"
-"""The XCom that names the jobs which the task has waited for last."""
+"""The XCom that names the jobs which hold rows of the output, the oldest first."""
 
 _NAP = 1.0
 """Seconds after which a worker that waits looks whether its task was killed."""
@@ -91,6 +92,7 @@ class TransformJobOperator(EnrichOperator):
         self._jobs: tuple[str, ...] = ()
         self._since: float | None = None
         self._killed = False
+        self._filler: Filler | None = None
 
     def execute(self, context: Context) -> Any:
         """Take up jobs that an earlier attempt has left, or plan and send; wait; write the output."""
@@ -109,11 +111,7 @@ class TransformJobOperator(EnrichOperator):
     def taken_up(self, context: Context, event: Mapping[str, Any] | None = None) -> Any:
         """Go on when the trigger has fired: take in what the jobs have written, and send what is left over."""
         event = event or {}
-        self.log.info(
-            "the wait is over (%s): %s", event.get("ending"), states(dict(event.get("statuses", {})))
-        )
-        if event.get("trouble"):
-            self.log.warning("%s", event["trouble"])
+        self.log.info("the wait is over (%s): %s", event.get("ending"), event.get("told"))
         self._recall(context)
         self._since = event.get("since", self._since)
         if event.get("forget"):
@@ -123,12 +121,20 @@ class TransformJobOperator(EnrichOperator):
     def on_kill(self) -> None:
         """Wait no longer and start nothing new; stop the jobs, if that was asked for."""
         self._killed = True
-        filled = getattr(self._engine, "filled", None)
-        names = tuple(dict.fromkeys((*self._jobs, *(filled.jobs if filled else ()))))
+        names = tuple(dict.fromkeys((*self._jobs, *self._used())))
         super().on_kill()
         if self.stop_on_kill and names:
             with contextlib.closing(self._plane(self._transform())) as plane:
                 self._stop(plane, names)
+
+    def take_engine(self, engine: Any) -> None:
+        """Hear what runs: first what fills the store, which knows the jobs, then the engine."""
+        super().take_engine(engine)
+        if hasattr(engine, "filled"):
+            self._filler = engine
+
+    def _used(self) -> tuple[str, ...]:
+        return tuple(self._filler.filled.jobs) if self._filler is not None else ()
 
     def assembled(self) -> Assembled:
         """Make the job; its run is not to wait for transform jobs, and starts none after the deadline."""
@@ -170,6 +176,7 @@ class TransformJobOperator(EnrichOperator):
                 # Somebody else has stopped it, and would not want it started again unasked.
                 raise AirflowFailException(str(error)) from error
             else:
+                self._show(context, self._used())
                 self._forget(context)
                 return made
             self._check_killed()
@@ -187,7 +194,7 @@ class TransformJobOperator(EnrichOperator):
         with contextlib.closing(self._plane(transform)) as plane:
             watcher = self._watcher(plane, transform, names)
             seen = watcher.look()
-            self.log.info("%s", states(dict(seen.statuses)) or seen.trouble)
+            self.log.info("%s", seen)
             if seen.ending is None and self.deferrable:
                 self.defer(trigger=self._trigger(transform, names, forget=forget), method_name="taken_up")
             told = seen.statuses
@@ -195,8 +202,8 @@ class TransformJobOperator(EnrichOperator):
                 self._nap(seen.wait)
                 seen = watcher.look()
                 if seen.statuses != told:
-                    told = dict(seen.statuses)
-                    self.log.info("%s", states(dict(told)))
+                    told = seen.statuses
+                    self.log.info("%s", seen)
                 if seen.trouble:
                     self.log.warning("%s; looking again in %.0f s", seen.trouble, seen.wait)
         if seen.ending == "late":
@@ -281,6 +288,8 @@ class TransformJobOperator(EnrichOperator):
     def _trigger(
         self, transform: SageMakerTransform, names: list[str], *, forget: bool
     ) -> TransformJobsTrigger:
+        from corpusmill.airflow.transform_trigger import TransformJobsTrigger
+
         return TransformJobsTrigger(
             names=names,
             region=transform.region,
@@ -312,11 +321,12 @@ class TransformJobOperator(EnrichOperator):
         store = context.get("task_state_store")
         kept: Any = None if store is None else store.get(STATE_KEY)
         if isinstance(kept, dict) and kept.get("of") == self._digest():
-            self._show(context, tuple(kept["jobs"]))
+            self._jobs = tuple(kept["jobs"])
+            self._show(context, self._jobs[::-1])
             self._since = kept["since"]
 
     def _keep(self, context: Context) -> None:
-        self._show(context, self._jobs)
+        self._show(context, self._used())
         store = context.get("task_state_store")
         if store is not None:
             store.set(STATE_KEY, {"jobs": list(self._jobs), "since": self._since, "of": self._digest()})
@@ -330,9 +340,8 @@ class TransformJobOperator(EnrichOperator):
 
     def _show(self, context: Context, jobs: tuple[str, ...]) -> None:
         """Make the link, which is there while the task waits, and name the jobs in an XCom."""
-        self._jobs = jobs
         if jobs:
-            self.console_url = console_url(self._transform().region, jobs[0])
+            self.console_url = console_url(self._transform().region, jobs[-1])
             context["ti"].xcom_push(TransformJobLink().xcom_key, self.console_url)
             context["ti"].xcom_push(JOBS_KEY, list(jobs))
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Mapping
 
     from corpusmill.transform.aws import ControlPlane
 
@@ -81,18 +81,18 @@ class TransformJobsTrigger(BaseTrigger):
             patience_seconds=self.patience_seconds,
             deadline=self.deadline,
         )
-        told: dict[str, str] = {}
+        told: Mapping[str, str] = {}
         while (seen := await asyncio.to_thread(watcher.look)).ending is None:
             if seen.statuses != told:
-                told = dict(seen.statuses)
-                self.log.info("%s", states(told))
+                told = seen.statuses
+                self.log.info("%s", seen)
             if seen.trouble:
                 self.log.warning("%s; looking again in %.0f s", seen.trouble, seen.wait)
             await asyncio.sleep(seen.wait)
         event = {
             "ending": seen.ending,
+            "told": f"{seen}; {seen.trouble}" if seen.trouble else str(seen),
             "statuses": dict(seen.statuses),
-            "trouble": seen.trouble,
             "since": self.since,
             "forget": self.forget,
         }
@@ -129,8 +129,3 @@ class TransformJobsTrigger(BaseTrigger):
                 credentials=credentials,
             )
         return self._plane
-
-
-def states(statuses: dict[str, str]) -> str:
-    """Say how jobs stand."""
-    return ", ".join(f"{name}: {status or 'not known to the service'}" for name, status in statuses.items())

@@ -39,6 +39,10 @@ class Seen:
     wait: float
     ending: Ending | None
 
+    def __str__(self) -> str:
+        """Say how the jobs stand; where nothing is known yet, why."""
+        return told(self.statuses) or self.trouble
+
 
 class Watcher:
     """Looks at jobs, one call for each that has not ended."""
@@ -94,3 +98,8 @@ class Watcher:
         if trouble and now - self._failing_since >= self._patience:
             return "unreachable"
         return None
+
+
+def told(statuses: Mapping[str, str]) -> str:
+    """Say how jobs stand."""
+    return ", ".join(f"{name}: {status or 'not known to the service'}" for name, status in statuses.items())
