@@ -57,8 +57,9 @@ WINDOW_ROWS = 65_536
 """Rows that may be open at once: enough that a straggler of half a minute holds up nobody at 2,000 rows a second."""
 
 WINDOW_BYTES = 128 << 20
-BOUND_AHEAD = 4
-"""Bound batches that may wait for the press before the desk goes on."""
+BOUND_AHEAD = 16
+BOUND_BYTES = 32 << 20
+"""Bound batches, and their weight, that may wait for the press before the desk goes on."""
 
 FIRST_ALIKE = 20
 """When the first so many distinct requests all fail in one way, the endpoint is not what the user thinks."""
@@ -170,7 +171,8 @@ class Engine:
         self._open_rows = 0
         self._open_bytes = 0
         self._settled: deque[OpenChunk] = deque()
-        self._writes: deque[Future[None]] = deque()
+        self._writes: deque[tuple[Future[None], int]] = deque()
+        self._unwritten_bytes = 0
         self._read_rows = 0
         self._hits = 0
         self._waiting_cells = 0
@@ -494,11 +496,17 @@ class Engine:
     def _hand_on(self, chunk: OpenChunk) -> None:
         """Bind a chunk and let the press have it; waits while the press is behind."""
         batch = self._work.binder.bind(chunk)
-        while len(self._writes) >= BOUND_AHEAD:
-            self._writes.popleft().exception()
+        weight = batch.nbytes
+        while self._writes and (
+            len(self._writes) >= BOUND_AHEAD or self._unwritten_bytes + weight > BOUND_BYTES
+        ):
+            write, written = self._writes.popleft()
+            write.exception()
+            self._unwritten_bytes -= written
         write = self._press.submit(self._work.output.write, chunk.first_row, batch)
         write.add_done_callback(self._written)
-        self._writes.append(write)
+        self._writes.append((write, weight))
+        self._unwritten_bytes += weight
 
     def _written(self, write: Future[None]) -> None:
         if not write.cancelled() and (error := write.exception()) is not None:

@@ -18,7 +18,7 @@ from corpusmill.outcome import Outcome
 from corpusmill.report import Sample
 from corpusmill.rows.columns import Filling
 from corpusmill.rows.judge import Answer, judge
-from corpusmill.rows.prompt_cut import is_prompt_cut
+from corpusmill.rows.prompt_cut import is_prompt_cut, long_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -96,21 +96,19 @@ class Binder:
     def _fill(self, chunk: OpenChunk, position: int, prompt: Prompt) -> Filling:
         filling = Filling(prompt, self._telemetry)
         asked, answers = chunk.asked[position], chunk.answers[position]
+        long = long_rows(asked)
         for row, (key, values, answer) in enumerate(zip(asked.keys, asked.values, answers, strict=True)):
             if key is None:
                 filling.add(_not_asked(asked.unaskable.get(row)), None, None)
             elif answer is None:
                 raise AssertionError(f"row {chunk.first_row + row} was bound before its answer came")
             else:
-                outcome, value = judge(
-                    prompt,
-                    values,
-                    answer,
-                    key,
-                    cleaned=row in asked.cleaned,
-                    cut=answer.completion is not None
-                    and is_prompt_cut(asked, row, answer.completion.prompt_tokens),
+                cut = (
+                    row in long
+                    and answer.completion is not None
+                    and is_prompt_cut(asked, row, answer.completion.prompt_tokens)
                 )
+                outcome, value = judge(prompt, values, answer, key, cleaned=row in asked.cleaned, cut=cut)
                 filling.add(outcome, value, answer.completion)
         quiet = self._ledger.prompts[position].add(filling.outcomes)
         if not quiet or self._ledger.has_room(prompt.into):

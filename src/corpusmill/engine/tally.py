@@ -65,8 +65,8 @@ class PromptLedger:
     def add(self, outcomes: Sequence[Outcome]) -> bool:
         """Count the rows of a batch; tell whether none of them has an error or was asked live."""
         origins = [outcome.origin for outcome in outcomes]
-        self.outcomes.update([outcome.status for outcome in outcomes])
-        self.origins.update(origins)
+        _count(self.outcomes, [outcome.status for outcome in outcomes])
+        _count(self.origins, origins)
         for notes in [outcome.notes for outcome in outcomes if outcome.notes]:
             self.notes.update([note.partition(" ")[0] for note in notes])
         if "live" in origins:
@@ -76,6 +76,14 @@ class PromptLedger:
                     self.completion_tokens += outcome.completion_tokens or 0
             return False
         return [outcome.error for outcome in outcomes].count(None) == len(outcomes)
+
+
+def _count(counter: Counter[str], words: Sequence[str]) -> None:
+    """Add the words to a counter; nearly always they are all the same."""
+    if words and words.count(words[0]) == len(words):
+        counter[words[0]] += len(words)
+    else:
+        counter.update(words)
 
 
 class Ledger:

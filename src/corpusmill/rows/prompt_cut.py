@@ -29,16 +29,21 @@ no more than eight; only runs of one sign (rulers, blanks) come to more, and the
 _RUN = re.compile(r"(.)\1+", re.DOTALL)
 
 
+def long_rows(asked: Asked) -> frozenset[int]:
+    """Name the rows that have so much to say that a context may not hold it: few, as a rule."""
+    return frozenset(
+        row
+        for row, values in enumerate(asked.values)
+        for value in values
+        if value is not None and (type(value) is not str or len(value) >= LONG_ENOUGH)
+    )
+
+
 def is_prompt_cut(asked: Asked, row: int, prompt_tokens: int | None) -> bool:
     """Tell whether the server has counted far fewer tokens than the characters of a row's request must give.
 
     Without a count nothing is known.
     """
-    for value in asked.values[row]:
-        if value is not None and (type(value) is not str or len(value) >= LONG_ENOUGH):
-            break
-    else:
-        return False  # nearly every row ends here
     if prompt_tokens is None:
         return False
     messages = asked.rendered(row).messages

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 KEY_BYTES = 20
 
-GROUP_SIZES = (1, 8, 64, 256, 1024)
-"""Keys are looked up in groups of these sizes, so that few statements are ever prepared."""
+GROUP_KEYS = 1_024
+"""Keys that are looked up at once."""
 
 
 class Facts(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -84,28 +84,24 @@ def invocation_of(facts: str) -> int:
     return _decode_one(facts).invocation
 
 
-def _lookup(columns: str, table: str, size: int) -> str:
-    # CROSS JOIN makes SQLite walk the keys and seek each one in the index, which holds the rows of one key in
-    # the order in which they were put.
-    values = ",".join(["(?)"] * size)
+def _lookup(columns: str, table: str) -> str:
+    # The keys come end to end in one value, and SQLite cuts it up by itself. CROSS JOIN makes it walk the keys and
+    # seek each one in the index, which holds the rows of one key in the order in which they were put.
+    key = f"substr(?1, {{}}, {KEY_BYTES})"
     return (
-        f"WITH wanted (wanted_key) AS (VALUES {values}) "  # noqa: S608 - placeholders and our own names
+        f"WITH RECURSIVE wanted (place, wanted_key) AS (SELECT 1, {key.format(1)} UNION ALL "  # noqa: S608 - our own names
+        f"SELECT place + {KEY_BYTES}, {key.format(f'place + {KEY_BYTES}')} FROM wanted "
+        f"WHERE place + {KEY_BYTES} < length(?1)) "
         f"SELECT {columns} FROM wanted CROSS JOIN {table} ON key = wanted_key"
     )
 
 
 _FACTS = "'[' || group_concat(facts) || ']'"
 _BY_KEY = "completions INDEXED BY completions_by_key"
-_ENTRIES = {
-    size: _lookup(
-        f"CAST(group_concat(key, '') AS BLOB), CAST(group_concat(body, '') AS BLOB), {_FACTS}", _BY_KEY, size
-    )
-    for size in GROUP_SIZES
-}
-_FACTS_ONLY = {
-    size: _lookup(f"CAST(group_concat(key, '') AS BLOB), {_FACTS}", _BY_KEY, size) for size in GROUP_SIZES
-}
-_CLAIMS = {size: _lookup("key, owner, lost", "claims", size) for size in GROUP_SIZES}
+_KEYS = "CAST(group_concat(key, '') AS BLOB)"
+_ENTRIES = _lookup(f"{_KEYS}, CAST(group_concat(body, '') AS BLOB), {_FACTS}", _BY_KEY)
+_FACTS_ONLY = _lookup(f"{_KEYS}, {_FACTS}", _BY_KEY)
+_CLAIMS = _lookup("key, owner, lost", "claims")
 
 
 def entries_of(
@@ -113,8 +109,8 @@ def entries_of(
 ) -> dict[bytes, list[Entry]]:
     """Give the entries of these keys, oldest first in each; `names` maps the number of an invocation to it."""
     found: dict[bytes, list[Entry]] = {}
-    for size, group in _groups(keys):
-        for laid, bodies, encoded in _read(connection, size, group):
+    for group in _groups(keys):
+        for laid, bodies, encoded in _read(connection, group):
             end = 0
             for key, facts in zip(_keys_of(laid, group), _decode(encoded), strict=True):
                 start, end = end, end + facts.length
@@ -132,8 +128,8 @@ def entries_of(
 def facts_of(connection: sqlite3.Connection, keys: Sequence[bytes]) -> dict[bytes, list[Entry]]:
     """Give the entries of these keys, oldest first in each, without bodies and invocations."""
     found: dict[bytes, list[Entry]] = {}
-    for size, group in _groups(keys):
-        laid, encoded = connection.execute(_FACTS_ONLY[size], group).fetchone()
+    for group in _groups(keys):
+        laid, encoded = connection.execute(_FACTS_ONLY, (b"".join(group),)).fetchone()
         if encoded is not None:
             for position, facts in enumerate(_decode(encoded)):
                 key = laid[position * KEY_BYTES : (position + 1) * KEY_BYTES]
@@ -145,29 +141,26 @@ def claims_of(connection: sqlite3.Connection, keys: Sequence[bytes]) -> dict[byt
     """Give the owner of each claim on these keys, and whether it is the mark of a lost attempt."""
     return {
         key: (owner, bool(lost))
-        for size, group in _groups(keys)
-        for key, owner, lost in connection.execute(_CLAIMS[size], group)
+        for group in _groups(keys)
+        for key, owner, lost in connection.execute(_CLAIMS, (b"".join(group),))
     }
 
 
-def _keys_of(laid: bytes, group: Sequence[bytes | None]) -> Sequence[bytes]:
-    wanted = [key for key in group if key is not None]
-    if laid == b"".join(wanted):
-        return wanted  # one entry for each key, as nearly always in a replay
+def _keys_of(laid: bytes, group: Sequence[bytes]) -> Sequence[bytes]:
+    if laid == b"".join(group):
+        return group  # one entry for each key, as nearly always in a replay
     return [laid[at : at + KEY_BYTES] for at in range(0, len(laid), KEY_BYTES)]
 
 
-def _read(
-    connection: sqlite3.Connection, size: int, group: list[bytes | None]
-) -> Iterator[tuple[bytes, bytes, str]]:
+def _read(connection: sqlite3.Connection, group: Sequence[bytes]) -> Iterator[tuple[bytes, bytes, str]]:
     try:
-        laid, bodies, encoded = connection.execute(_ENTRIES[size], group).fetchone()
+        laid, bodies, encoded = connection.execute(_ENTRIES, (b"".join(group),)).fetchone()
     except sqlite3.DataError:
         # More bytes than SQLite lets a value have, about a gigabyte.
-        if size == 1:
+        if len(group) == 1:
             raise
         for key in group:
-            yield from _read(connection, 1, [key])
+            yield from _read(connection, [key])
         return
     if encoded is not None:
         yield laid, bodies, encoded
@@ -188,10 +181,7 @@ def _entry(key: bytes, body: bytes, facts: Facts, invocation: str) -> Entry:
     )
 
 
-def _groups(keys: Iterable[bytes]) -> Iterator[tuple[int, list[bytes | None]]]:
+def _groups(keys: Iterable[bytes]) -> Iterator[list[bytes]]:
     distinct = list(dict.fromkeys(keys))
-    for start in range(0, len(distinct), GROUP_SIZES[-1]):
-        group: list[bytes | None] = [*distinct[start : start + GROUP_SIZES[-1]]]
-        size = next(size for size in GROUP_SIZES if size >= len(group))
-        group.extend([None] * (size - len(group)))
-        yield size, group
+    for start in range(0, len(distinct), GROUP_KEYS):
+        yield distinct[start : start + GROUP_KEYS]

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 COMPRESSIONS = ("zstd", "snappy", "gzip", "brotli", "lz4", "none")
 GROUP_ROWS = 16_384
 GROUP_BYTES = 64 << 20
+WRITE_BYTES = 1 << 20
+"""Bytes that are written out at once."""
 
 
 class _Hashed(io.RawIOBase):
@@ -84,8 +86,12 @@ class ParquetFile:
         self._stream = place.filesystem.open_output_stream(place.path)
         self._hashed = _Hashed(self._stream)
         codec: Any = compression
-        sink: Any = self._hashed
-        self._writer = pq.ParquetWriter(sink, plain_schema(schema), compression=codec, store_schema=False)
+        hashed: Any = self._hashed
+        # Arrow calls Python for each piece that it writes, and has to wait for the interpreter's lock each time.
+        self._buffered = pa.output_stream(hashed, buffer_size=WRITE_BYTES)
+        self._writer = pq.ParquetWriter(
+            self._buffered, plain_schema(schema), compression=codec, store_schema=False
+        )
         self._writer.add_key_value_metadata(stored_metadata(schema))
 
     def write_group(self, table: pa.Table) -> None:
@@ -95,6 +101,7 @@ class ParquetFile:
     def close(self) -> Written:
         """Finish the file, durably."""
         self._writer.close()
+        self._buffered.close()
         self._stream.close()
         if self._place.local:
             sync_file(self._place.path)
@@ -102,7 +109,7 @@ class ParquetFile:
 
     def abandon(self) -> None:
         """Let go of the file, in whatever state."""
-        _let_go(self._writer, self._stream)
+        _let_go(self._writer, self._buffered, self._stream)
 
 
 class StagedGroups:
