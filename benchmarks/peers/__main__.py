@@ -4,8 +4,8 @@
 
 Each peer works in an environment of its own, built from its pinned requirements in this folder. The slower ones are
 given fewer of the rows; rounds are interleaved, and ratios are taken within each round. A peer that cannot be
-installed, does not do the whole job or is not done in two minutes is named with its error. Where there is a cache, the same rows
-are asked a second time. Takes about five minutes, and wants a machine that does nothing else.
+installed, does not do the whole job or is not done in two minutes is named with its error. Where there is a cache, the
+same rows are asked a second time. Takes about five minutes, and wants a machine that does nothing else.
 """
 
 from __future__ import annotations

@@ -13,9 +13,11 @@ from collections import deque
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
 
+from corpusmill.chat.allowance import Allowance
 from corpusmill.chat.breaker import Breaker
 from corpusmill.chat.bucket import Bucket, full_bucket
 from corpusmill.chat.concurrency import Concurrency
+from corpusmill.chat.pace import Pace
 from corpusmill.chat.verdict import Accepted, RetryAfter, Unparsed
 from corpusmill.errors import EndpointDownError
 
@@ -28,9 +30,6 @@ if TYPE_CHECKING:
 
 LONGEST_PAUSE = 60.0
 """Seconds after which a pause is interrupted by one request, whatever the server asked for."""
-
-RESET_UNKNOWN = 1.0
-"""Seconds to wait for a limit of which nothing is left and which does not say when it begins anew."""
 
 GIVE_UP_AFTER = 0.1
 """Seconds past the patience at which it is certain to be over."""
@@ -47,27 +46,21 @@ class Wait:
     until: float | None
 
 
-@dataclass(slots=True, kw_only=True)
-class _Allowance:
-    """What the server's headers say may still be sent until `until`."""
-
-    left: float
-    until: float
-
-
 class Permit:
     """The right to one attempt: `async with limiter.permit(tokens) as permit`.
 
     It is given back when the block ends, and no block may sleep in it.
     """
 
-    __slots__ = ("_limiter", "probe", "sent", "settled", "tokens")
+    __slots__ = ("_limiter", "marks", "number", "probe", "sent", "settled", "tokens")
 
     def __init__(self, limiter: Limiter, tokens: float) -> None:
         """Prepare to ask for a permit for a request of about so many tokens."""
         self._limiter = limiter
         self.tokens = tokens
         self.sent = 0.0
+        self.number = 0
+        self.marks = (0.0, 0.0)
         self.probe = False
         self.settled = False
 
@@ -112,6 +105,7 @@ class Limiter:
         now = clock()
         self.breaker = Breaker(patience=limits.patience)
         self.concurrency = Concurrency(limits.concurrency)
+        self.pace = Pace()
         self.out = 0
         self.limited = 0
         self._clock = clock
@@ -124,9 +118,8 @@ class Limiter:
             self._buckets.append((full_bucket(limits.requests_per_minute, now), False))
         if limits.tokens_per_minute is not None:
             self._buckets.append((full_bucket(limits.tokens_per_minute, now, seconds=TOKEN_SECONDS), True))
-        self._requests: _Allowance | None = None
-        self._tokens: _Allowance | None = None
-        self._tokens_out = 0.0
+        self._requests = Allowance()
+        self._tokens = Allowance()
         self._paused_until = 0.0
         self._pause_reason = ""
         self.waiting: Wait | None = None
@@ -166,14 +159,11 @@ class Limiter:
             return False
         for bucket, of_tokens in self._buckets:
             bucket.take(permit.tokens if of_tokens else 1.0, now)
-        if self._requests is not None:
-            self._requests.left -= 1.0
-        if self._tokens is not None:
-            self._tokens.left -= permit.tokens
+        permit.marks = (self._requests.spend(1.0), self._tokens.spend(permit.tokens))
         permit.sent = now
+        permit.number = self.pace.sent(now)
         permit.probe = self.breaker.sent()
         self.out += 1
-        self._tokens_out += permit.tokens
         return True
 
     def _against(self, permit: Permit, now: float) -> Wait | None:
@@ -191,25 +181,20 @@ class Limiter:
             delay = bucket.ready_in(permit.tokens if of_tokens else 1.0, now)
             if delay > 0:
                 return Wait(reason=f"{'tokens' if of_tokens else 'requests'} per minute", until=now + delay)
-        if self._requests is None and self._tokens is None:
-            return None
-        return self._against_allowances(now)
-
-    def _against_allowances(self, now: float) -> Wait | None:
-        for allowance, what in ((self._requests, "requests"), (self._tokens, "tokens")):
-            if allowance is None or allowance.left > 0:
-                continue
-            if allowance.until > now:
-                return Wait(reason=f"the server says that no {what} are left", until=allowance.until)
-            # Its time is over: one goes out and brings back how things stand.
-            allowance.left = 1.0
-            allowance.until = now + RESET_UNKNOWN
+        delay = self.pace.ready_in(now)
+        if delay > 0:
+            return Wait(reason="as many a second as the server has let in", until=now + delay)
+        for allowance, amount, what in (
+            (self._requests, 1.0, "requests"),
+            (self._tokens, permit.tokens, "tokens"),
+        ):
+            if allowance.known and (delay := allowance.ready_in(amount, now)) > 0:
+                return Wait(reason=f"the server says that no {what} are left", until=now + delay)
         return None
 
     def leave(self, permit: Permit) -> None:
         """Take a permit back."""
         self.out -= 1
-        self._tokens_out -= permit.tokens
         if permit.probe and not permit.settled:
             self.breaker.lost()
         if self._queue:
@@ -218,12 +203,11 @@ class Limiter:
     def unused(self, permit: Permit) -> None:
         """Put back what a permit took for a request that was never sent."""
         now = self._clock()
+        self.pace.unused()
         for bucket, of_tokens in self._buckets:
             bucket.settle(permit.tokens if of_tokens else 1.0, 0.0, now)
-        if self._requests is not None:
-            self._requests.left += 1.0
-        if self._tokens is not None:
-            self._tokens.left += permit.tokens
+        self._requests.spend(-1.0)
+        self._tokens.spend(-permit.tokens)
 
     def settle(self, permit: Permit, verdict: Verdict, tokens_used: float | None) -> Verdict:
         """Take in what came of an attempt."""
@@ -257,24 +241,26 @@ class Limiter:
 
     def _slow_down(self, permit: Permit, verdict: RetryAfter, now: float) -> None:
         self.limited += 1
-        self.concurrency.refused(permit.sent, now)
+        # What was refused has taken nothing of what is left.
+        self._requests.spend(-1.0)
+        self._tokens.spend(-permit.tokens)
+        if not self.pace.refused(permit.number, permit.sent, now):
+            self.concurrency.refused(permit.sent, now)
         if verdict.wait is not None and verdict.wait > 0:
             until = now + min(verdict.wait, LONGEST_PAUSE)
             if until > self._paused_until:
                 self._paused_until = until
+                self.pace.paused(until)
                 self._pause_reason = f"the server asked to wait {verdict.wait:g} s"
 
     def _obey(self, rates: Rates, permit: Permit, now: float) -> None:
-        # What is out may or may not be in the server's count: the cautious reading is that it is not.
-        others = self.out - 1
-        tokens_of_others = self._tokens_out - permit.tokens
+        requests, tokens = permit.marks
         if rates.requests is not None:
-            until = now + _bounded(rates.requests_reset)
-            self._requests = _Allowance(left=rates.requests - others, until=until)
-        if rates.tokens is not None:
-            self._tokens = _Allowance(
-                left=rates.tokens - tokens_of_others, until=now + _bounded(rates.tokens_reset)
+            self._requests.told(
+                rates.requests, rates.requests_reset, mark=requests, sent=permit.sent, now=now
             )
+        if rates.tokens is not None:
+            self._tokens.told(rates.tokens, rates.tokens_reset, mark=tokens, sent=permit.sent, now=now)
 
     def _pump(self) -> None:
         """Give permits to those who wait, as far as it goes, and see to it that somebody looks again."""
@@ -313,7 +299,3 @@ class Limiter:
             future, _ = self._queue.popleft()
             if not future.done():
                 future.set_exception(EndpointDownError(message))
-
-
-def _bounded(seconds: float | None) -> float:
-    return RESET_UNKNOWN if seconds is None else min(seconds, LONGEST_PAUSE)
