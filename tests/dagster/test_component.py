@@ -68,6 +68,32 @@ def test_a_component_with_its_fields_inline_materialises(
     assert read(job["sink"], partition={"of": "de"}).schema.names[-2:] == ["topic", "topic_outcome"]
 
 
+def test_a_component_may_submit_transform_jobs_apart(job: dict[str, Any]) -> None:
+    """Then it has an asset that submits, one that collects, and a sensor; for another endpoint it is refused."""
+    transform = {
+        "model_name": "m",
+        "model": "m",
+        "region": "eu-north-1",
+        "instance_type": "ml.g6",
+        "s3": "s3://any",
+    }
+    attributes = {
+        **job,
+        "asset": {"key": "corpus/translated", "group_name": "texts"},
+        "endpoint": {"sagemaker_transform": transform},
+        "submits_apart": True,
+    }
+    definitions = load(attributes)
+    graph = definitions.resolve_asset_graph()
+    collecting = graph.get(dg.AssetKey(["corpus", "translated"]))
+    submitting = graph.get(dg.AssetKey(["corpus", "translated_jobs"]))
+    assert submitting.key in collecting.parent_keys
+    assert submitting.group_name == "texts"
+    assert submitting.code_version == collecting.code_version
+    assert [sensor.name for sensor in definitions.sensors or ()] == ["collect_corpus__translated"]
+    assert "need a sagemaker_transform" in refusal_of({**attributes, "endpoint": job["endpoint"]})
+
+
 def test_a_component_may_name_a_job_file_beside_it(
     job: dict[str, Any], runs: Runs, endpoint: FakeEndpoint
 ) -> None:

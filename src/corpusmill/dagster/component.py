@@ -17,6 +17,7 @@ from pydantic import BaseModel, Field
 from corpusmill.dagster.assets import enriched_asset
 from corpusmill.dagster.partitions import Dimension
 from corpusmill.dagster.quality import Rule
+from corpusmill.dagster.transform import transform_assets
 from corpusmill.dagster.yaml_versions import refuse_differences
 from corpusmill.errors import JobError
 from corpusmill.job.models import (
@@ -201,14 +202,20 @@ class EnrichmentComponent(dg.Component, dg.Resolvable, dg.Model):
         int | None,
         dg.Resolver.default(description="The most partitions of one run of a backfill; all by default."),
     ] = None
+    submits_apart: Annotated[
+        bool,
+        dg.Resolver.default(
+            description="For transform jobs: an asset of its own submits, a sensor waits, and this asset collects."
+        ),
+    ] = False
     pool: Annotated[
         str | None, dg.Resolver.default(description="The pool that limits how many runs go on.")
     ] = None
     op_tags: Annotated[dict[str, Any] | None, dg.Resolver.default(description="Tags of the step.")] = None
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
-        """Make the asset and the spec of its source; raise `JobError` for what is wrong."""
-        return enriched_asset(
+        """Make the asset, or both of transform jobs, and the spec of the source; raise `JobError` for what is wrong."""
+        return (transform_assets if self.submits_apart else enriched_asset)(
             self.asset,
             self._job(Path(context.path)),
             partitions={
