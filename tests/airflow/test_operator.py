@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import airflow.sdk
 import pyarrow.parquet as pq
 import pytest
 
@@ -240,6 +241,12 @@ def test_too_many_failed_rows_fail_the_task_with_counts_and_no_text(
     assert not (corpus.parent / "broken").exists()
 
 
+needs_retry_policies = pytest.mark.skipif(
+    not hasattr(airflow.sdk, "RetryPolicy"), reason="Airflow before 3.3 has no retry policies"
+)
+
+
+@needs_retry_policies
 def test_a_wrong_key_is_not_tried_again(
     load_dag: LoadDag, run_dag: RunDag, corpus: Path, fake_endpoint_factory: Callable[..., FakeEndpoint]
 ) -> None:
@@ -252,6 +259,7 @@ def test_a_wrong_key_is_not_tried_again(
     assert endpoint.stats().requests <= 2
 
 
+@needs_retry_policies
 def test_a_mapped_shard_is_not_tried_again_where_that_is_of_no_use(
     load_dag: LoadDag,
     run_dag: RunDag,

@@ -21,6 +21,7 @@ from moto.server import ThreadedMotoServer
 from tests.airflow.stack import USER, Stack
 
 import corpusmill
+from corpusmill.airflow.link import REPORT_KEY
 from corpusmill.testing import FakeEndpoint
 from corpusmill.testing.limits import RateLimits
 from corpusmill.testing.sagemaker import AccessKey, FakeSageMaker
@@ -40,6 +41,7 @@ pytestmark = [
 ]
 
 KEY = "sk-planted-0123456789abcdef"
+WRONG_KEY = "sk-planted-and-wrong-0123456789"
 AWS_KEY = AccessKey(key="AKIDPLANTED000000000", secret="planted/secret+0123456789")
 ROWS = 240
 CONCURRENCY = 8
@@ -66,6 +68,7 @@ def enrich(name, conn_id, **options):
     return dag
 
 killed = enrich("killed", "slow")
+refused = enrich("refused", "wrong")
 deferred = enrich("deferred", "quota")
 """
 
@@ -140,11 +143,15 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
                     {
                         "conn_type": "openai_compatible",
                         "host": endpoint.base_url,
-                        "password": KEY,
+                        "password": key,
                         "extra": {"model": "fake"},
                     }
                 )
-                for name, endpoint in (("SLOW", slow), ("QUOTA", quota))
+                for name, endpoint, key in (
+                    ("SLOW", slow, KEY),
+                    ("QUOTA", quota, KEY),
+                    ("WRONG", slow, WRONG_KEY),
+                )
             },
             # A worker dies in the moment in which it has created a job and nobody knows it yet but the service.
             "CORPUSMILL_KILL_AT": "transform.created",
@@ -316,6 +323,17 @@ def test_a_deferred_transform_that_a_user_fails_is_stopped_if_that_was_asked_for
     ]
 
 
+def test_a_wrong_key_fails_the_task_at_once_and_its_report_is_recorded(running: Running) -> None:
+    """The retry policy tries no second time; the record is there and the link leads to a page."""
+    stack = running.stack
+    run = stack.trigger("refused")
+    task = stack.wait_for_state("refused", run, "translate", "success", "failed")
+    assert (task["state"], task["try_number"]) == ("failed", 1)
+    record = stack.xcom("refused", run, "translate", REPORT_KEY)
+    assert record["address"] == f"{stack.folder}/refused.failed.report.json"
+    assert "/corpusmill/report/refused/" in link_of(stack, "refused")
+
+
 def link_of(stack: Stack, dag_id: str, name: str = "Enrichment report") -> str:
     """Give the address behind a link of a Dag's only task."""
     run = stack.call("GET", f"/dags/{dag_id}/dagRuns")["dag_runs"][0]["dag_run_id"]
@@ -329,6 +347,7 @@ def test_the_report_is_refused_to_whoever_has_not_logged_in(running: Running) ->
     for address in (
         link_of(running.stack, "killed"),
         f"{running.stack.base_url}/corpusmill/report/killed/no/translate/-1",
+        f"{running.stack.base_url}/corpusmill/report/killed/no/translate/%7BMAP_INDEX%7D",
     ):
         with pytest.raises(urllib.error.HTTPError) as caught:
             urllib.request.urlopen(address, timeout=60)
@@ -360,27 +379,56 @@ def browser(tmp_path: Path) -> Iterator[Chrome]:
         driver.quit()
 
 
-@pytest.mark.needs_system("chromium", "chromedriver")
-def test_a_click_leads_from_the_task_to_its_report(running: Running, browser: Chrome) -> None:
-    """After the login, the button on the task's page opens the page with the right number of rows."""
+def waiting(browser: Chrome) -> Any:
+    """Give what waits for a page, patiently: pages redraw while they are looked at."""
     from selenium.common.exceptions import WebDriverException
-    from selenium.webdriver.common.by import By
-    from selenium.webdriver.support import expected_conditions as until
     from selenium.webdriver.support.wait import WebDriverWait
 
-    stack = running.stack
-    # The first page leads on to the login by itself, and pages redraw while they are looked at.
-    wait = WebDriverWait(browser, 120, ignored_exceptions=(WebDriverException,))
-    run = stack.call("GET", "/dags/killed/dagRuns")["dag_runs"][0]["dag_run_id"]
-    browser.get(f"{stack.base_url}/")
+    return WebDriverWait(browser, 120, ignored_exceptions=(WebDriverException,))
+
+
+def show_task(stack: Stack, browser: Chrome, dag_id: str) -> None:
+    """Log in, and open the page of a Dag's only task."""
+    from selenium.webdriver.common.by import By
+    from selenium.webdriver.support import expected_conditions as until
+
+    wait = waiting(browser)
+    browser.get(f"{stack.base_url}/")  # which leads on to the login by itself
     name = wait.until(until.element_to_be_clickable((By.NAME, "username")))
     name.send_keys(USER)
     browser.find_element(By.NAME, "password").send_keys(stack.password)
     browser.find_element(By.CSS_SELECTOR, "button[type=submit]").click()
     wait.until(lambda driver: "/auth/" not in driver.current_url)
-    browser.get(f"{stack.base_url}/dags/killed/runs/{run}/tasks/translate")
+    run = stack.call("GET", f"/dags/{dag_id}/dagRuns")["dag_runs"][0]["dag_run_id"]
+    browser.get(f"{stack.base_url}/dags/{dag_id}/runs/{run}/tasks/translate")
+
+
+def read_tab(browser: Chrome) -> str:
+    """Click the tab, and give what the report in it says."""
+    from selenium.webdriver.common.by import By
+    from selenium.webdriver.support import expected_conditions as until
+
+    wait = waiting(browser)
+    wait.until(until.element_to_be_clickable((By.LINK_TEXT, "Enrichment report"))).click()
+    wait.until(until.frame_to_be_available_and_switch_to_it((By.TAG_NAME, "iframe")))
+    text: str = wait.until(until.visibility_of_element_located((By.TAG_NAME, "main"))).text
+    browser.switch_to.default_content()
+    return text
+
+
+@pytest.mark.needs_system("chromium", "chromedriver")
+def test_one_click_leads_from_the_task_to_its_report(running: Running, browser: Chrome) -> None:
+    """A tab of the task's page shows the right number of rows, and a link among the details opens the same page."""
+    from selenium.webdriver.common.by import By
+    from selenium.webdriver.support import expected_conditions as until
+
+    wait = waiting(browser)
+    show_task(running.stack, browser, "killed")
+    told = read_tab(browser)
+    _keep_picture(browser, "tab")
+    assert f"{ROWS} rows" in told
     wait.until(until.element_to_be_clickable((By.LINK_TEXT, "Details"))).click()
-    link = wait.until(until.element_to_be_clickable((By.LINK_TEXT, "Enrichment report")))
+    link = wait.until(until.element_to_be_clickable((By.CSS_SELECTOR, "a[href*='/corpusmill/report/']")))
     _keep_picture(browser, "task")
     before = set(browser.window_handles)
     link.click()
@@ -390,7 +438,17 @@ def test_a_click_leads_from_the_task_to_its_report(running: Running, browser: Ch
         browser.switch_to.window(opened.pop())
     wait.until(lambda driver: "corpusmill" in driver.title)
     _keep_picture(browser, "report")
-    assert f"{ROWS}" in browser.find_element(By.TAG_NAME, "main").text
+    assert browser.find_element(By.TAG_NAME, "main").text == told
+
+
+@pytest.mark.needs_system("chromium", "chromedriver")
+def test_the_tab_of_a_failed_task_says_what_ended_it(running: Running, browser: Chrome) -> None:
+    """The report is there, and does not say that anything is done."""
+    show_task(running.stack, browser, "refused")
+    told = read_tab(browser)
+    _keep_picture(browser, "failed")
+    assert "ended early, nothing committed" in told
+    assert "HTTP 401" in told
 
 
 def _keep_picture(browser: Chrome, name: str) -> None:
@@ -406,7 +464,7 @@ def test_planted_secrets_are_nowhere(running: Running) -> None:
     with contextlib.closing(sqlite3.connect(stack.folder / "airflow.db")) as database:
         rows = database.execute("SELECT * FROM task_state_store").fetchall()
     shown: list[Any] = [stack.written(), rows]
-    for dag_id in ("killed", "deferred", "night", "watch", "stopped"):
+    for dag_id in ("killed", "deferred", "refused", "night", "watch", "stopped"):
         for run in stack.call("GET", f"/dags/{dag_id}/dagRuns")["dag_runs"]:
             path = f"/dags/{dag_id}/dagRuns/{run['dag_run_id']}/taskInstances"
             shown.append(stack.call("GET", path))
@@ -415,11 +473,13 @@ def test_planted_secrets_are_nowhere(running: Running) -> None:
                 stack.call("GET", f"{path}/translate/xcomEntries/{entry['key']}") for entry in entries
             )
         report = stack.folder / dag_id / "_corpusmill" / "report.json"
-        shown.append(report.read_text("utf-8"))
+        failed = stack.folder / f"{dag_id}.failed.report.json"
+        shown.append((failed if dag_id == "refused" else report).read_text("utf-8"))
     everything = "\n".join(map(str, shown))
     assert "rendered_fields" in everything
     assert "conn_id" in everything
     assert "AMAZON" in everything.upper()
     assert KEY not in everything
+    assert WRONG_KEY not in everything
     assert AWS_KEY.key not in everything
     assert AWS_KEY.secret not in everything

@@ -126,6 +126,14 @@ def test_a_report_of_nothing_is_a_page_too() -> None:
     assert "0 rows" in render({})
 
 
+def test_a_run_that_committed_nothing_is_not_called_done() -> None:
+    """The verdict says so, and what ended the run comes first of what there is to know."""
+    page = render({"rows": 5, "ended": "a <wrong> key", "warnings": ["cut"]})
+    assert "ended early, nothing committed" in page
+    assert ">done" not in page
+    assert page.index("a &lt;wrong&gt; key") < page.index("cut")
+
+
 def test_the_page_may_load_and_run_nothing() -> None:
     """The policy allows the one style sheet by its hash; there is no script, link, image, form or style attribute."""
     page = render(report())

@@ -44,7 +44,7 @@ def recorded(sink: SinkSpec) -> dict[str, Any] | None:
 def recorded_failure(
     sink: SinkSpec, report: RunReport, error: Exception, *, shard: tuple[str, int] | None = None
 ) -> dict[str, Any]:
-    """Keep the report of a run that ended early, what ended it among its warnings; give the record of it.
+    """Keep the report of a run that ended early, and what ended it; give the record of it.
 
     `shard` is the run key and the number of a shard, where the report is of one.
 
@@ -52,9 +52,7 @@ def recorded_failure(
     """
     from corpusmill.tables.reports import read_report, write_failed_report
 
-    ended = f"The run ended early and committed nothing: {error}"
-    values = report.as_dict()
-    address = write_failed_report(sink, {**values, "warnings": [ended, *values["warnings"]]}, shard=shard)
+    address = write_failed_report(sink, {**report.as_dict(), "ended": str(error)}, shard=shard)
     return {"address": address, "sha256": read_report(address)[1]}
 
 

@@ -38,6 +38,8 @@ _BLANK = RunReport(
 def render(report: RunReport | Mapping[str, Any]) -> str:
     """Give the page of a report, or of what `report.json` holds; fields that are missing there count as empty.
 
+    `ended`, which no report has that was committed, tells why a run committed nothing.
+
     The page is UTF-8, needs no network and holds no script. Its policy allows its own style sheet and nothing
     else, so that even markup which got through would load, run and send nothing.
     """
@@ -93,7 +95,9 @@ def _erring(report: dict[str, Any]) -> int:
 def _head(report: dict[str, Any]) -> Markup:
     outcomes: Mapping[str, int] = report["outcomes"]
     unusable = sum(outcomes.get(status, 0) for status in ("failed", "invalid"))
-    if report["skipped_run"]:
+    if report.get("ended"):
+        verdict, mood = "ended early, nothing committed", "bad"
+    elif report["skipped_run"]:
         verdict, mood = "nothing to do", "calm"
     elif unusable:
         verdict, mood = f"done, {unusable:,} without a usable answer", "bad"

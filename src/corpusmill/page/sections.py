@@ -264,7 +264,12 @@ def _counts(title: str, what: str, counts: Mapping[str, int]) -> Markup | None:
 
 def warnings(report: Values) -> Markup | None:
     """Say what a reader of the output has to know."""
-    said = [*report["warnings"], *(f"changed by Parquet: {change}" for change in report["changed_types"])]
+    ended = report.get("ended")
+    said = [
+        *([f"The run ended early and committed nothing: {ended}"] if ended else []),
+        *report["warnings"],
+        *(f"changed by Parquet: {change}" for change in report["changed_types"]),
+    ]
     if not said:
         return None
     return section("To know", *(tag("div", tag("p", line), class_="card warning") for line in said))
