@@ -15,7 +15,8 @@ from corpusmill.airflow.jobs import AwsAccess, Given, assemble
 from corpusmill.chat.aws_session import aws_session
 from corpusmill.endpoints.sagemaker import AwsCredentials, SageMakerEndpoint, SageMakerTransform
 from corpusmill.endpoints.secret import Secret
-from corpusmill.errors import UsageError
+from corpusmill.errors import AuthenticationError, UsageError
+from corpusmill.transform.aws import ControlPlane
 
 if TYPE_CHECKING:
     from tests.airflow.conftest import Amazon
@@ -106,6 +107,7 @@ def test_a_connection_without_keys_leaves_credentials_to_the_worker() -> None:
         ({"login": KEY, "password": f"{SECRET} {SECRET}"}, "'c' has a blank"),
         ({"extra": {"aws_session_token": TOKEN}}, "no access key"),
         ({"extra": {"role_arn": "nightly"}}, "role_arn is 'nightly'"),
+        ({"extra": {"role_arn": ROLE, "assume_role_kwargs": {"SerialNumber": "device"}}}, "code of a device"),
         (
             {"extra": {"role_arn": ROLE, "assume_role_method": "assume_role_with_saml"}},
             "'c' assumes its role",
@@ -185,6 +187,14 @@ def test_a_role_is_assumed_by_the_holder_of_the_key(amazon: Amazon) -> None:
     assert frozen.access_key.startswith("ASIA")
     assert frozen.token
     assert not found.refresh_needed()
+
+
+def test_a_role_that_nobody_can_assume_is_an_error_that_says_what_to_do(amazon: Amazon) -> None:
+    """The connection has no key, and neither has the worker."""
+    extra = {"role_arn": ROLE, "region_name": "eu-north-1"}
+    credentials = aws_access(connection(extra=extra)).credentials
+    with pytest.raises(AuthenticationError, match="log in again"):
+        ControlPlane(region="eu-north-1", endpoint_url=amazon.fake.url, credentials=credentials)
 
 
 def test_an_enriching_task_asks_in_real_time_with_the_keys_of_a_connection(

@@ -12,11 +12,16 @@ LIGHT = """
 import json, sys
 import airflow.sdk
 before = set(sys.modules)
-from corpusmill.airflow import EnrichOperator, EnrichRetryPolicy, enrich_shards
+from corpusmill.airflow import EnrichOperator, EnrichRetryPolicy, TransformJobOperator, enrich_shards
 from corpusmill import Translate
 from airflow.sdk import DAG, task
 with DAG("d", schedule=None):
     EnrichOperator(task_id="e", job="job.yaml", parameters={"day": "{{ ds }}"})
+    TransformJobOperator(
+        task_id="n",
+        endpoint={"sagemaker_transform": {"model_name": "m", "model": "m", "instance_type": "ml.g6", "s3": "s3://b/p"}},
+        aws_conn_id="aws",
+    )
     enrich_shards("g", job="job.yaml", prompts=[Translate("text", into="lv", to="lv")], sink="/out", conn_id="c")
     task.enrich(job="job.yaml", task_id="t")(lambda: "path")()
 print(json.dumps(sorted({name.partition(".")[0] for name in set(sys.modules) - before})))
@@ -68,6 +73,7 @@ def test_airflow_finds_hooks_links_decorator_fields_and_plugin() -> None:
     assert fields["extra__openai_compatible__headers"].is_sensitive
     assert manager.field_behaviours["sambanova"]["relabeling"]["password"] == "API key"
     assert "corpusmill.airflow.link.ReportLink" in manager.extra_links_class_names
+    assert "corpusmill.airflow.transform_link.TransformJobLink" in manager.extra_links_class_names
     runtime: Any = ProvidersManagerTaskRuntime()  # type: ignore[no-untyped-call]
     hooks = runtime.hooks
     for name in ("sambanova", "openai_compatible"):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
+from corpusmill.chat.aws_session import aws_session
 from corpusmill.errors import AuthenticationError, MissingExtraError
 
 if TYPE_CHECKING:
@@ -79,8 +80,6 @@ class Signer:
     def _load(self) -> Any:
         try:
             from botocore.exceptions import BotoCoreError
-
-            from corpusmill.chat.aws_session import aws_session
         except ImportError:
             raise MissingExtraError("SageMaker needs boto3: install corpusmill[sagemaker]") from None
         try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, Protocol, TypeVar
 
+from corpusmill.chat.aws_session import aws_session
 from corpusmill.endpoints.sagemaker.names import redact_aws
 from corpusmill.errors import (
     AuthenticationError,
@@ -283,8 +284,6 @@ def _session(region: str, profile: str | None, credentials: AwsCredentials | Non
     try:
         import boto3
         from botocore.exceptions import BotoCoreError
-
-        from corpusmill.chat.aws_session import aws_session
     except ImportError:
         raise MissingExtraError("transform jobs need boto3: install corpusmill[sagemaker]") from None
     try:

@@ -29,6 +29,11 @@ class AssumedRole:
             raise UsageError(
                 f"role_arn is {self.arn!r}; it must look like arn:aws:iam::123456789012:role/name"
             )
+        if "SerialNumber" in self.options:
+            raise UsageError(
+                f"the role {self.arn} is to be assumed with the code of a device (SerialNumber), and nobody is there "
+                "to type it; use a role that a key alone may assume"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
