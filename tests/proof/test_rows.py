@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -12,7 +13,7 @@ import corpusmill
 from corpusmill.testing import FakeEndpoint, expected_answer
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
 HOSTILE = [
@@ -168,6 +169,29 @@ def test_batches_come_out_in_order_whatever_the_order_of_the_answers(
     out = pa.Table.from_batches(batches)
     assert out["id"].to_pylist() == list(range(600))
     assert out["topic"].to_pylist() == [answer_to(text) for text in texts(600)]
+
+
+def test_a_stream_may_give_its_next_batch_only_when_the_last_one_has_come_out(
+    tmp_path: Path, endpoint: FakeEndpoint
+) -> None:
+    """Nothing waits for rows that nobody has: what was read is asked, bound and handed out."""
+    handed_out = threading.Event()
+    waited = []
+
+    def source() -> Iterator[pa.RecordBatch]:
+        for batch in table(60).to_batches(max_chunksize=20):
+            yield batch
+            waited.append(handed_out.wait(20))
+            handed_out.clear()
+
+    rows = 0
+    for batch in corpusmill.enrich_batches(
+        source(), ASK, endpoint=endpoint_at(endpoint), store=store_in(tmp_path)
+    ):
+        rows += batch.num_rows
+        handed_out.set()
+    assert rows == 60
+    assert waited == [True] * 3
 
 
 def test_whoever_leaves_a_stream_early_stops_the_asking_and_keeps_what_was_paid(

@@ -292,6 +292,8 @@ class Engine:
                 chunk = await self._loop.run_in_executor(self._desk, self._read_on)
                 if chunk is not None:
                     self._admit(chunk)
+                elif not self._all_read:
+                    await self._reading.coming()
         except asyncio.CancelledError:
             raise
         except BaseException as error:  # noqa: BLE001 - ends the run, and is raised from it
@@ -311,11 +313,14 @@ class Engine:
             await self._room.wait()
 
     def _read_on(self) -> OpenChunk | None:
-        """Read up to the next chunk of which something has to be asked; None at the end, or when other work waits."""
+        """Read up to the next chunk of which something has to be asked.
+
+        None at the end, while the source has nothing yet, and when settled chunks wait to be bound.
+        """
         while self._ending is None and not self._settled:
             chunk = self._reading.next()
             if chunk is None:
-                self._all_read = True
+                self._all_read = self._reading.ended
                 return None
             self._read_rows += chunk.batch.num_rows
             self._hits += chunk.hits()

@@ -1,12 +1,15 @@
-"""Chunks of the source with what the store has for them; while one is worked on, the next one is looked up.
+"""Chunks of the source with what the store has for them; while one is worked on, the next one is read and looked up.
 
-Looking up waits for a database, most of the time without the interpreter's lock, so it is done in a thread of its own.
+A source may take its time, and so may a database, both of them without the interpreter's lock: each is waited for in a
+thread of its own. Whoever works on the chunks never waits for a source that has nothing yet, for it may give the next
+rows only after it has seen what came of the last ones.
 """
 
 from __future__ import annotations
 
+import asyncio
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from corpusmill.engine.pages import OpenChunk
@@ -15,13 +18,15 @@ from corpusmill.killpoints import reach
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from concurrent.futures import Future
 
     import pyarrow as pa
 
     from corpusmill.engine.asking import Terms
     from corpusmill.rows.render import Asked, Renderer
     from corpusmill.store.protocol import Entry, Store
+
+MOMENT = 0.02
+"""Seconds for which it is not worth while to turn to anything else."""
 
 
 class Chunk(Protocol):
@@ -57,17 +62,21 @@ class Reading:
         self._store = store
         self._terms = terms
         self._invocation = invocation
+        self._source = ThreadPoolExecutor(1, "corpusmill-source")
         self._look_ups = ThreadPoolExecutor(1, "corpusmill-look-up")
+        self._read: Future[Chunk | None] | None = None
         self._ahead: _Ahead | None = None
-        self._begun = False
+        self.ended = False
 
     def next(self) -> OpenChunk | None:
-        """Open the next chunk: its requests, and the answers that are stored. None at the end."""
-        current = self._ahead if self._begun else self._look_up_next()
-        self._begun = True
+        """Open the next chunk: its requests, and the answers that are stored.
+
+        None at the end, when `ended` is true, and while the source has nothing yet.
+        """
+        current = self._ahead or self._look_up_next(MOMENT)
         if current is None:
             return None
-        self._ahead = self._look_up_next()
+        self._ahead = self._look_up_next(0)
         found = current.found.result()
         opened = OpenChunk(current.chunk.first_row, current.chunk.batch, current.asked)
         for position, renderer in enumerate(self._renderers):
@@ -78,14 +87,32 @@ class Reading:
             opened.missing += answers.count(None) - opened.asked[position].keys.count(None)
         return opened
 
-    def close(self) -> None:
-        """End the thread; nothing is read any more."""
-        self._look_ups.shutdown(wait=True, cancel_futures=True)
+    async def coming(self) -> None:
+        """Wait until the source has something, or has ended."""
+        if self._ahead is None and self._read is not None:
+            await asyncio.wait({asyncio.wrap_future(self._read)})
 
-    def _look_up_next(self) -> _Ahead | None:
-        chunk = next(self._chunks, None)
-        if chunk is None:
+    def close(self) -> None:
+        """End the threads; nothing is read any more."""
+        for threads in (self._source, self._look_ups):
+            threads.shutdown(wait=True, cancel_futures=True)
+
+    def _look_up_next(self, patience: float) -> _Ahead | None:
+        """Take what has been read, waiting for it for so many seconds; have its rows looked up, and read on."""
+        if self.ended:
             return None
+        if self._read is None:
+            self._read = self._source.submit(next, self._chunks, None)
+        try:
+            chunk = self._read.result(patience)
+        except TimeoutError:
+            if self._read.done():
+                raise  # the source's own
+            return None
+        if chunk is None:
+            self.ended = True
+            return None
+        self._read = self._source.submit(next, self._chunks, None)
         reach("rendering")
         asked = [renderer.ask(chunk.batch) for renderer in self._renderers]
         wanted = [key for prompt in asked for key in prompt.keys if key is not None]
