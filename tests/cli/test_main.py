@@ -83,6 +83,7 @@ CODES = {
     "ComeBackLaterError": 3,
     "BudgetUsedUpError": 4,
     "InterruptedRunError": 130,
+    "JobStoppedError": 130,
     **dict.fromkeys(
         ("UsageError", "JobError", "PromptError", "SourceError", "SinkError", "MissingExtraError"), 2
     ),
