@@ -76,6 +76,8 @@ def test_a_line_says_rows_rate_time_left_tokens_hits_and_refusals() -> None:
     )
     assert "left" not in line(progress(total=None))
     assert line(progress(waiting="requests per minute")).endswith("waiting: requests per minute")
+    sent = progress(phase="uploading, 3 of 7 shards", concurrency=0)
+    assert line(sent) == "uploading, 3 of 7 shards: 1,000 of 10,000 rows"
     assert "about 2 h 46 min left" in line(progress(rows=10, total=2_010, seconds=50.0))
 
 
