@@ -124,7 +124,7 @@ class JobsAtWorkError(RunEndedError):
     `jobs` are their names.
     """
 
-    def __init__(self, message: str, *, jobs: tuple[str, ...]) -> None:
+    def __init__(self, message: str, *, jobs: tuple[str, ...] = ()) -> None:
         """Keep the names beside the message."""
         super().__init__(message)
         self.jobs = jobs
