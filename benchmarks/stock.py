@@ -43,11 +43,12 @@ def _puts(corpus: str, invocation: str) -> Iterator[Put]:
                 continue
             seen.add(key)
             yield Put(
-                entry=Entry(key, _body(row), None, "stop", 74, 36, 1, time.time(), invocation), model=MODEL
+                entry=Entry(key, body(row), None, "stop", 74, 36, 1, time.time(), invocation), model=MODEL
             )
 
 
-def _body(row: int) -> bytes:
+def body(row: int) -> bytes:
+    """Give the response that is stored for a row."""
     return msgspec.json.encode(
         {
             "id": f"chatcmpl-{row}",

@@ -167,7 +167,44 @@ def _goodput(found: Mapping[str, Any]) -> list[Line]:
     return made
 
 
+def _fleet(found: Mapping[str, Any]) -> list[Line]:
+    made: list[Line] = []
+    for kind, figures in found["stores"].items():
+        name = {"sqlite": "SQLite", "postgresql": "PostgreSQL"}[kind]
+        made += [
+            (
+                f"{found['processes']} processes, one store in {name}",
+                f"{figures['share']:.1%} of the limit",
+                "at least 95 %",
+            ),
+            (f"of their attempts refused, {name}", f"{figures['refused']:.2%}", "at most 2 %"),
+            (
+                f"of {figures['computed']:,} answers paid twice, {name}",
+                f"{figures['paid_twice']}",
+                "0",
+            ),
+        ]
+    return made
+
+
+def _store_size(found: Mapping[str, Any]) -> list[Line]:
+    puts, gets = found["puts_per_second"], found["gets_per_second"]
+    return [
+        (f"entries put into a store of {found['entries']:,}, at its start", f"{puts[0]:,.0f}/s", ""),
+        ("at its end", f"{puts[1]:,.0f}/s", ""),
+        ("entries read from it, at its start", f"{gets[0]:,.0f}/s", ""),
+        ("at its end", f"{gets[1]:,.0f}/s", ""),
+        (
+            "on disk",
+            f"{found['bytes'] / 1e9:.2f} GB, {found['bytes'] / found['entries']:,.0f} bytes each",
+            "",
+        ),
+    ]
+
+
 _LINES = {
+    "store_size": _store_size,
+    "fleet": _fleet,
     "peers": _peers,
     "goodput": _goodput,
     "live": _live,
