@@ -91,7 +91,7 @@ def test_a_component_may_submit_transform_jobs_apart(job: dict[str, Any]) -> Non
     assert submitting.group_name == "texts"
     assert submitting.code_version == collecting.code_version
     assert [sensor.name for sensor in definitions.sensors or ()] == ["collect_corpus__translated"]
-    assert "need a sagemaker_transform" in refusal_of({**attributes, "endpoint": job["endpoint"]})
+    assert "has no transform jobs" in refusal_of({**attributes, "endpoint": job["endpoint"]})
 
 
 def test_a_component_may_name_a_job_file_beside_it(

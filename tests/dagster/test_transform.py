@@ -329,7 +329,7 @@ def test_what_no_transform_job_can_serve_is_refused(
 ) -> None:
     """Another endpoint, and no look at all, when the assets are made; a store that keeps nothing, when they run."""
     other = {"openai_compatible": {"base_url": "http://127.0.0.1:9/v1", "model": "m"}}
-    with pytest.raises(UsageError, match="this one is a OpenAICompatible"):
+    with pytest.raises(UsageError, match="the endpoint is OpenAICompatible, which has no transform jobs"):
         transform_assets("translated", {**job, "endpoint": other})
     with pytest.raises(UsageError, match="most_polls is 0"):
         transform_assets("translated", job, most_polls=0)

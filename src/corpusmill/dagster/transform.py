@@ -16,7 +16,7 @@ import dagster as dg
 from corpusmill.dagster.assets import designed, op_name, step_of
 from corpusmill.dagster.blueprint import Blueprint
 from corpusmill.dagster.partitions import partitions_definition
-from corpusmill.dagster.transform_sensor import MOST_POLLS, collecting_sensor
+from corpusmill.dagster.transform_sensor import MOST_POLLS, collecting_sensor, transform_of
 from corpusmill.errors import UsageError
 
 if TYPE_CHECKING:
@@ -68,7 +68,9 @@ def transform_assets(
         store_resource=store_resource,
         limits_resource=limits_resource,
     )
-    _check(blueprint)
+    specimen = blueprint.specimen()
+    if specimen is not None and endpoint_resource is None:
+        transform_of(specimen.endpoint)
     if most_polls < 1:
         raise UsageError(f"most_polls is {most_polls}; it must be 1 or more")
     design = designed(asset, blueprint, source_asset=source_asset, checks=checks or {})
@@ -128,20 +130,6 @@ def transform_assets(
         default_status=default_status,
     )
     return dg.Definitions(assets=[*made, *design.sources], sensors=[watching])
-
-
-def _check(blueprint: Blueprint) -> None:
-    """Raise `UsageError` for another endpoint, where it is known before a run."""
-    specimen = blueprint.specimen()
-    if specimen is None or blueprint.endpoint_resource is not None:
-        return
-    from corpusmill.endpoints.sagemaker import SageMakerTransform
-
-    if not isinstance(specimen.endpoint, SageMakerTransform):
-        raise UsageError(
-            f"transform_assets need a sagemaker_transform as endpoint, and this one is a "
-            f"{type(specimen.endpoint).__name__}; give another one, or make the asset by enriched_asset"
-        )
 
 
 def _submitted(

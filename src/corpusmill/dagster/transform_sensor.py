@@ -128,7 +128,7 @@ def transform_of(endpoint: Endpoint) -> SageMakerTransform:
 
     if not isinstance(endpoint, SageMakerTransform):
         raise UsageError(
-            f"the endpoint is a {type(endpoint).__name__}, which has no transform jobs; give a SageMakerTransform, "
+            f"the endpoint is {type(endpoint).__name__}, which has no transform jobs; give a SageMakerTransform, "
             "or make the asset by enriched_asset"
         )
     return endpoint
