@@ -341,6 +341,12 @@ def test_no_bytes_make_the_assembler_raise(pieces: list[bytes]) -> None:
     assert isinstance(assemble(*pieces).body, bytes)
 
 
+def test_what_is_no_answer_is_shown_the_same_however_it_was_cut() -> None:
+    """A blank that came before the rest is no part of it."""
+    stray = b" {}\n\nretry: 8\n"
+    assert assemble(stray).body == assemble(stray[:1], stray[1:]).body
+
+
 def test_the_assembled_body_reads_as_a_completion() -> None:
     """The rest of the package does not know that it was streamed."""
     completion = read_completion(assemble(events(*WHOLE)).body)

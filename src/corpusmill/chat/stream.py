@@ -91,6 +91,7 @@ class Assembler:
             self._head = data[:_KEPT]
         elif seen[:1] in b"{[":
             self._kind = "json"
+            self._head = b""
             self._pieces.append(seen)
         else:
             self._kind = "events"
