@@ -1,17 +1,20 @@
-"""A key is in no log, error, store, manifest, report or repr, wherever it came from and whatever went wrong."""
+"""Keys are in no log, error, store, manifest, report, event or repr; text of the corpus is where it belongs only."""
 
 from __future__ import annotations
 
 import json
 import logging
 import traceback
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import attr
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.proof.material import ASK, store_in, table
 
 import corpusmill
+from corpusmill.lineage.openlineage import output_dataset, run_facet
 from corpusmill.testing import FakeEndpoint, Faults
 
 if TYPE_CHECKING:
@@ -123,3 +126,167 @@ def test_a_server_that_repeats_the_key_in_its_error_does_not_get_it_into_a_row(t
     rows = corpusmill.read(tmp_path / "out").to_table().to_pylist()
     assert sum("bad request" in (row["topic_outcome"]["error"] or "") for row in rows) == 4
     assert KEY not in str(rows)
+
+
+CANARY = "canary-of-the-corpus-51d0c7"
+
+
+def canaries(count: int) -> pa.Table:
+    """Give rows with a canary in them, behind the words that the fake endpoint repeats in its answers."""
+    return pa.table(
+        {
+            "id": range(count),
+            "text": [f"{row} one two three four five six seven eight {CANARY}" for row in range(count)],
+        }
+    )
+
+
+def test_text_of_the_corpus_is_in_the_dataset_and_in_the_report_s_samples_and_nowhere_else(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Not in the store, the manifest, a log, an error or an event, though rows fail and runs end in every way."""
+    caplog.set_level(logging.DEBUG)
+    shown = []
+    failing = Faults(
+        permanent={"400": 0.1, "overflow": 0.1, "null_content": 0.1, "length": 0.1},
+        shares={"reset": 0.1, "cut_body": 0.1, "malformed_json": 0.1, "500_model_output": 0.1},
+    )
+    options: dict[str, Any] = {
+        "store": store_in(tmp_path),
+        "retry": corpusmill.RetryPolicy(attempts=3, backoff=0.001, backoff_max=0.002),
+        "limits": corpusmill.Limits(concurrency=4),
+    }
+    with FakeEndpoint(faults=failing, api_key=KEY) as endpoint:
+        asked = corpusmill.OpenAICompatible(endpoint.base_url, "any", api_key=KEY)
+        report = corpusmill.enrich(
+            canaries(60),
+            tmp_path / "out",
+            ASK,
+            endpoint=asked,
+            failures=corpusmill.FailurePolicy(max_failed=1.0),
+            telemetry=True,
+            **options,
+        )
+        for kind in ("401", "quota", "404_model", "400", "200_html"):
+            endpoint.script(lambda _request, _attempt, kind=kind: kind)  # type: ignore[misc]
+            with pytest.raises(corpusmill.CorpusmillError) as raised:
+                corpusmill.enrich(canaries(90), tmp_path / kind, ASK, endpoint=asked, **options)
+            shown += traceback.format_exception(raised.value)
+        endpoint.script(None)
+        with pytest.raises(corpusmill.CorpusmillError) as raised:
+            corpusmill.enrich(
+                canaries(90),
+                tmp_path / "budget",
+                ASK,
+                endpoint=asked,
+                budget=corpusmill.Budget(tokens=600),
+                **{**options, "store": store_in(tmp_path / "budget-store")},
+            )
+        shown += traceback.format_exception(raised.value)
+    assert report.outcomes["completed"] > 0
+    assert report.unanswered > 0
+    facts = report.as_dict()
+    event = output_dataset(
+        str(tmp_path / "out"), schema=canaries(1).schema, model=report.model, rows=report.rows
+    )
+    shown += [json.dumps(attr.asdict(run_facet(facts))), json.dumps(attr.asdict(event)), caplog.text]
+    text = "\n".join(shown)
+    assert "no answer" in text
+    assert CANARY not in text
+    assert KEY not in text
+    holding = {
+        path.relative_to(tmp_path).as_posix()
+        for path in tmp_path.rglob("*")
+        if path.is_file() and CANARY.encode() in path.read_bytes()
+    }
+    allowed = {"out/_corpusmill/report.json", "out/_corpusmill/report.html"}
+    assert {name for name in holding if not name.endswith(".parquet")} <= allowed
+    assert allowed <= holding
+    assert KEY.encode() not in everything_in(tmp_path)
+
+
+HOSTILE = [
+    "prompts: [{ask: {template: '{text.__class__.__mro__}', into: topic}}]",
+    "prompts: [{ask: {template: '{text!r} {0.__init__.__globals__}', into: topic}}]",
+    "prompts: [{ask: {template: \"{{ x.__globals__.os.system('touch WITNESS') }} {text}\", into: topic}}]",
+    "prompts: [{ask: {template: '$(touch WITNESS) `touch WITNESS` ${IFS} {text}', into: topic}}]",
+    "prompts: [{ask: {template: '{text}', into: \"__import__('witness')\"}}]",
+    "prompts: [{witness.Prompt: {into: topic}}]",
+    "prompts: [{extract: {column: text, into: topic, schema: 'witness:Model'}}]",
+    "prompts: [{extract: {column: text, into: topic, schema: {$ref: 'file://SECRET'}}}]",
+    "prompts: [{extract: {column: text, into: topic, schema: {$ref: 'BASE_URL/schema'}}}]",
+    "prompts: [{extract: {column: text, into: topic, schema: {type: object, properties: {a: {$ref: 'BASE_URL/s'}}}}}]",
+    "prompts: [{ask: !!python/object/apply:os.system ['touch WITNESS']}]",
+    "prompts: !!python/name:witness.Model []",
+    "source: '| touch WITNESS'",
+    "source: 'python://witness'",
+    "source: !include SECRET",
+    "store: 'witness://x'",
+    'store: "sqlite:///x.db?factory=witness.Model"',
+    "endpoint: {witness.Endpoint: {base_url: BASE_URL, model: any}}",
+    "endpoint: {openai_compatible: {base_url: BASE_URL, model: any, transport: 'witness:Model'}}",
+    "sink: '; touch WITNESS'",
+]
+"""Parts of a job that try to run something, or to make the program read or fetch something."""
+
+WATCHED = """
+import json, sys
+from pathlib import Path
+jobs, secret = json.loads(sys.argv[1]), sys.argv[2]
+sys.path.insert(0, str(Path(secret).parent))
+from corpusmill.cli.main import main
+seen, codes = [], []
+STARTS = {"os.system", "subprocess.Popen", "os.exec", "os.posix_spawn", "os.spawn", "os.fork", "pty.spawn"}
+
+def watch(event, arguments):
+    if event in STARTS or event == "urllib.Request":
+        seen.append([event, str(arguments)[:200]])
+    elif event == "import" and str(arguments[0]).split(".")[0] == "witness":
+        seen.append([event, "witness"])
+    elif event == "open" and str(arguments[0]) == secret:
+        seen.append([event, secret])
+
+sys.addaudithook(watch)
+for job in jobs:
+    for command in ("plan", "run"):
+        codes.append(main([command, job]))
+sys.stdout.flush()
+Path(secret).with_name("seen.json").write_text(json.dumps([seen, codes]), "utf-8")
+"""
+
+
+def test_a_job_file_cannot_make_anything_run_or_be_fetched(tmp_path: Path, warm: Warm) -> None:
+    """No process is started, no module imported, no file read and no address asked that only a job file names."""
+    pq.write_table(table(3), tmp_path / "corpus.parquet")
+    secret = tmp_path / "secret"
+    secret.write_text(json.dumps({"type": "object"}), "utf-8")
+    (tmp_path / "witness.py").write_text(
+        f"open({str(tmp_path / 'imported')!r}, 'w')\nModel = Prompt = dict\n", "utf-8"
+    )
+    jobs = []
+    with FakeEndpoint() as endpoint:
+        for number, hostile in enumerate(HOSTILE):
+            job = {
+                "source": "corpus.parquet",
+                "sink": f"out{number}",
+                "prompts": [{"ask": {"template": "{text}", "into": "topic"}}],
+                "endpoint": {"openai_compatible": {"base_url": endpoint.base_url, "model": "any"}},
+                "store": "sqlite:///store.db",
+            }
+            job.pop(hostile.partition(":")[0])
+            lines = [f"{name}: {json.dumps(value)}" for name, value in job.items()]
+            lines.append(hostile.replace("BASE_URL", endpoint.base_url).replace("SECRET", str(secret)))
+            jobs.append(f"job{number}.yaml")
+            (tmp_path / jobs[-1]).write_text(
+                "\n".join(lines).replace("WITNESS", str(tmp_path / "ran")), "utf-8"
+            )
+        ended = warm.execute(WATCHED, json.dumps(jobs), str(secret), folder=tmp_path)
+    assert ended.code == 0, ended.err
+    assert "Traceback" not in ended.err
+    seen, codes = json.loads((tmp_path / "seen.json").read_text("utf-8"))
+    assert seen == []
+    assert len(codes) == 2 * len(HOSTILE)
+    assert set(codes) <= {0, 1, 2}
+    assert codes.count(2) >= len(HOSTILE)
+    assert not (tmp_path / "ran").exists()
+    assert not (tmp_path / "imported").exists()
