@@ -10,10 +10,9 @@ counted. Takes about six minutes and little processor time.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import importlib
 import json
+import math
 import subprocess
 import sys
 import threading
@@ -21,8 +20,7 @@ import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-import pyarrow.parquet as pq
-from benchmarks.bench import TEMPLATE, run
+from benchmarks.bench import run
 from benchmarks.child import ROOT, command, numbers, surroundings
 from benchmarks.peers.environment import PeerError, last_line, python_of, versions_of
 from benchmarks.record import alone
@@ -93,31 +91,6 @@ def ours(*, base_url: str, corpus: str, folder: str, seconds: float, most: int) 
     return {}
 
 
-def peer(*, name: str, base_url: str, corpus: str, seconds: float, most: int) -> dict[str, Any]:
-    """Let a peer ask row after row until the time is over."""
-    ask = importlib.import_module(f"benchmarks.peers.with_{name}").asker(base_url)
-    texts = [str(text) for text in pq.read_table(corpus).column("text").to_pylist()]
-    rows = iter(texts * 4)
-    counts = {"answered": 0, "given_up": 0}
-
-    async def worker() -> None:
-        for text in rows:
-            try:
-                await ask(TEMPLATE.replace("{text}", text))
-                counts["answered"] += 1
-            except Exception:  # noqa: BLE001 - whatever a peer raises for a row that it gives up
-                counts["given_up"] += 1
-
-    async def work() -> None:
-        workers = [asyncio.create_task(worker()) for _ in range(most)]
-        await asyncio.wait(workers, timeout=seconds)
-        for each in workers:
-            each.cancel()
-
-    asyncio.run(work())
-    return dict(counts)
-
-
 @contextlib.contextmanager
 def limited_server(manner: Mapping[str, Any]) -> Iterator[str]:
     """Start a server that behaves so, and give its base URL."""
@@ -135,16 +108,22 @@ def limited_server(manner: Mapping[str, Any]) -> Iterator[str]:
         server.wait()
 
 
-def attempts_at(base_url: str) -> Attempts:
-    """Ask the server for its record."""
+def record_of(base_url: str) -> tuple[float, Attempts]:
+    """Ask the server since when it has run, and for its record."""
     with urllib.request.urlopen(f"{base_url.removesuffix('/v1')}/attempts") as answer:
-        found: Attempts = json.load(answer)
-    return found
+        found = json.load(answer)
+    return float(found["since"]), found["attempts"]
 
 
-def shares(attempts: Attempts, manner: Mapping[str, Any], *, cold: float, steady: float) -> dict[str, float]:
+def shares(
+    since: float, attempts: Attempts, manner: Mapping[str, Any], *, cold: float, steady: float
+) -> dict[str, float]:
     """Work the figures out of a server's record: of the limit, and of the attempts those that were refused."""
     start = min(came for came, _, _, _ in attempts) + cold
+    if manner.get("window") == "fixed":
+        # Whole windows, each of which is used up as soon as may be.
+        window = manner["minute_seconds"]
+        start = since + math.ceil((start - since) / window) * window
     stop = start + steady
     came = [each for each in attempts if start <= each[0] < stop]
     answered = [each for each in attempts if not each[2] and start <= each[1] < stop]
@@ -166,13 +145,13 @@ def steady(bench: Bench, server: str, client: str, corpus: str) -> dict[str, Any
     """Let one client work at one server of its own, and give its figures, or the error with which it ended."""
     manner = SERVERS[server]
     cold, lasting = (3.0, 6.0) if bench.quick else (COLD, STEADY)
-    seconds = cold + lasting + 1.0
+    seconds = cold + lasting + 1.0 + (manner.get("minute_seconds", 0) if "window" in manner else 0)
     arguments: dict[str, Any] = {"corpus": corpus, "seconds": seconds, "most": in_flight(manner)}
     if client == "ours":
         function, python = "benchmarks.goodput:ours", sys.executable
         arguments["folder"] = str(bench.place(f"goodput-{list(SERVERS).index(server)}"))
     else:
-        function, arguments["name"] = "benchmarks.goodput:peer", client
+        function, arguments["name"] = "benchmarks.peers.pressing:press", client
         try:
             python = python_of(client)
         except PeerError as error:
@@ -189,7 +168,7 @@ def steady(bench: Bench, server: str, client: str, corpus: str) -> dict[str, Any
         )
         if done.returncode:
             return {"error": last_line(done.stderr)}
-        found = shares(attempts_at(base_url), manner, cold=cold, steady=lasting)
+        found = shares(*record_of(base_url), manner, cold=cold, steady=lasting)
     return {**found, **numbers(done.stdout)}
 
 

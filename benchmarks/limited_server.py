@@ -2,10 +2,10 @@
 
     python -m benchmarks.limited_server '{"requests_per_minute": 3000, "burst": 50, "headers": true}'
 
-It prints its base URL when it listens. `GET /attempts` gives all attempts so far as JSON: for each when it came and
-when it was answered (both by the machine's monotonic clock, in seconds), whether it was refused, and how many
-tokens it took.
-A refusal goes out at once. `GET /clear` forgets them. The limits' arithmetic is that of `corpusmill.testing`.
+It prints its base URL when it listens. `GET /attempts` gives as JSON since when it runs and all attempts so far: for
+each when it came and when it was answered (both by the machine's monotonic clock, in seconds), whether it was refused,
+and how many tokens it took.
+A refusal goes out at once. The limits' arithmetic is that of `corpusmill.testing`.
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ class Server:
 
     manner: Manner
     limiter: Limiter | None
+    since: float
     attempts: list[tuple[float, float, bool, int]] = field(default_factory=list)
     random: random.Random = field(default_factory=lambda: random.Random(0))
     free_at: float = 0.0
@@ -104,10 +105,8 @@ class Connection(asyncio.Protocol):
             return
         self._held = b""
         if head.startswith(b"GET /attempts "):
-            self._transport.write(response(200, {}, self._server.attempts))
-        elif head.startswith(b"GET /clear "):
-            self._server.attempts.clear()
-            self._transport.write(response(200, {}, {}))
+            record = {"since": self._server.since, "attempts": self._server.attempts}
+            self._transport.write(response(200, {}, record))
         else:
             self._asked(len(body) // CHARACTERS_PER_TOKEN)
 
@@ -171,8 +170,9 @@ def manner_of(options: dict[str, Any]) -> Manner:
 async def serve(manner: Manner) -> None:
     """Listen on a free port of loopback until the process is ended."""
     loop = asyncio.get_running_loop()
-    limiter = None if manner.limits is None else Limiter(manner.limits, now=loop.time())
-    server = Server(manner, limiter)
+    since = loop.time()
+    limiter = None if manner.limits is None else Limiter(manner.limits, now=since)
+    server = Server(manner, limiter, since)
     listening = await loop.create_server(lambda: Connection(server, loop), "127.0.0.1", 0, backlog=4096)
     print(f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/v1", flush=True)
     await listening.serve_forever()

@@ -19,14 +19,16 @@ if TYPE_CHECKING:
 RESULTS = Path(__file__).with_name("results.json")
 
 
+OF_ALL = ("Python", "SQLite", "nginx", "corpusmill")
+"""What a measurement with a command of its own names beside what it brings along."""
+
+
 def keep(name: str, figures: Mapping[str, Any]) -> None:
-    """Write the figures of one measurement."""
-    before: dict[str, Any] = json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else {}
-    results = {
-        "machine": machine(),
-        "versions": versions(),
-        "figures": {**before.get("figures", {}), name: dict(figures)},
-    }
+    """Write the figures of one measurement, and for those of `make bench` where and with what they were taken."""
+    results: dict[str, Any] = json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else {}
+    if "command" not in figures or not results:
+        results |= {"machine": machine(), "versions": versions()}
+    results["figures"] = {**results.get("figures", {}), name: dict(figures)}
     RESULTS.write_text(json.dumps(results, indent=1) + "\n", "utf-8")
 
 
@@ -40,7 +42,11 @@ def measured(
     for label, value, target in lines(name, figures):
         print(f"  {label:72}{value:>22}   {target}", flush=True)
     if write:
-        how = {"command": command} if command else {}
+        how: dict[str, Any] = {}
+        if command:
+            ours = {each: version for each, version in versions().items() if each in OF_ALL}
+            how = {"command": command, "machine": machine()}
+            figures = {**figures, "versions": {**ours, **figures.get("versions", {})}}
         keep(name, {**taken, "rough": bench.quick, **how, **figures})
 
 

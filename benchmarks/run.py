@@ -10,21 +10,16 @@ to. Takes about twelve minutes, and wants a machine that does nothing else.
 from __future__ import annotations
 
 import argparse
-import json
 import tempfile
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks import descriptors, importing, latency, live, memory, replay, signing, skip
 from benchmarks.bench import Bench
-from benchmarks.machine import machine, stamp, versions
-from benchmarks.summary import lines
+from benchmarks.record import measured
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-RESULTS = Path(__file__).with_name("results.json")
 
 MEASUREMENTS: dict[str, Callable[[Bench], dict[str, Any]]] = {
     "importing": importing.measure,
@@ -49,22 +44,11 @@ def main() -> None:
     )
     parser.add_argument("--write", action="store_true", help="write rough figures too; they are called so")
     options = parser.parse_args()
-    before: dict[str, Any] = json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else {}
-    results = {"machine": machine(), "versions": versions(), "figures": dict(before.get("figures", {}))}
     with tempfile.TemporaryDirectory(prefix="corpusmill-bench-") as folder:
         bench = Bench(folder=Path(folder), quick=options.quick)
         bench.texts()
         for name in options.only:
-            taken, started = stamp(), time.perf_counter()
-            figures = MEASUREMENTS[name](bench)
-            results["figures"][name] = {**taken, "rough": options.quick, **figures}
-            print(
-                f"\n{name} ({time.perf_counter() - started:.0f} s, load before {taken['load']})", flush=True
-            )
-            for label, value, target in lines(name, figures):
-                print(f"  {label:62}{value:>18}   {target}", flush=True)
-            if options.write or not options.quick:
-                RESULTS.write_text(json.dumps(results, indent=1) + "\n", "utf-8")
+            measured(name, MEASUREMENTS[name], bench, write=options.write or not options.quick)
 
 
 if __name__ == "__main__":

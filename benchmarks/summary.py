@@ -202,7 +202,21 @@ def _store_size(found: Mapping[str, Any]) -> list[Line]:
     ]
 
 
+def _memory_at_size(found: Mapping[str, Any]) -> list[Line]:
+    made: list[Line] = []
+    for kind, name in (("long", "rows of 200 KB"), ("short", "short rows")):
+        if kind in found:
+            figures = found[kind]
+            made += [
+                (f"peak memory at {rows:,} {name}", f"{size / 1e6:.0f} MB", "")
+                for rows, size in zip(figures["rows"], figures["bytes"], strict=True)
+            ]
+            made.append(("the second over the first", f"{figures['ratio']:.2f}", "at most 1.1"))
+    return made
+
+
 _LINES = {
+    "memory_at_size": _memory_at_size,
     "store_size": _store_size,
     "fleet": _fleet,
     "peers": _peers,

@@ -32,7 +32,9 @@ BEGIN, END = "<!-- figures -->", "<!-- /figures -->"
 
 SHOWN_IN_README = ("live", "replay", "skip", "latency", "memory", "descriptors", "importing")
 
-BAR, GAP, LABEL, WIDTH = 22, 10, 250, 760
+NAMES = {"ours": "corpusmill"}
+
+BAR, GAP, LABEL, WIDTH = 22, 10, 290, 800
 """Sizes of a plot, in pixels: a bar's height, the space below it, the room for names, the whole width."""
 
 
@@ -72,6 +74,7 @@ def written(results: Mapping[str, Any]) -> dict[Path, str]:
             ("the bare transport", live["bare_requests_per_second"]),
         ]
         files[PLOTS / "live.svg"] = plot("Rows a second, live", bars, unit="")
+    files |= plots_beside(figures)
     if "memory" in figures:
         memory = figures["memory"]
         bars = [
@@ -80,6 +83,29 @@ def written(results: Mapping[str, Any]) -> dict[Path, str]:
         ]
         bars.insert(0, ("after the imports", memory["imported_bytes"] / 1e6))
         files[PLOTS / "memory.svg"] = plot("Peak memory", bars, unit=" MB")
+    return files
+
+
+def plots_beside(figures: Mapping[str, Any]) -> dict[Path, str]:
+    """Draw what stands beside the alternatives, where it was measured."""
+    files = {}
+    if "peers" in figures:
+        found = figures["peers"]["found"]
+        bars = [
+            (name, each["rows_per_second"])
+            for name, each in found.items()
+            if "error" not in each and "bare" not in name
+        ]
+        files[PLOTS / "peers.svg"] = plot("Rows a second, Parquet to Parquet", bars, unit="")
+    if "goodput" in figures:
+        servers = figures["goodput"]["servers"]
+        bars = [
+            (f"{server}, {NAMES.get(client, client)}", each["share"] * 100)
+            for server, clients in servers.items()
+            for client, each in clients.items()
+            if "error" not in each
+        ]
+        files[PLOTS / "goodput.svg"] = plot("Share of a limit that nobody has stated", bars, unit=" %")
     return files
 
 
@@ -113,6 +139,11 @@ def page_section(results: Mapping[str, Any]) -> str:
     parts = []
     for name, figures in results["figures"].items():
         taken = f"{figures['date']}, commit {figures['commit']}, load {figures['load']} before"
+        if "command" in figures:
+            rough = "Roughly measured" if figures["rough"] else "Measured"
+            taken = f"{rough} by `{figures['command']}`: {taken}"
+        if "machine" in figures:
+            taken += f", {machine_of(figures)}"
         parts.append(f"### {name}\n\n{table(lines(name, figures))}\n{taken}\n")
     return "\n".join([*parts, origin(results), ""])
 
@@ -125,16 +156,25 @@ def table(rows: Sequence[tuple[str, str, str]]) -> str:
 
 def origin(results: Mapping[str, Any]) -> str:
     """Say in a paragraph on what machine and with which versions it was measured."""
-    machine = results["machine"]
-    versions = ", ".join(f"{name} {version}" for name, version in results["versions"].items())
-    dates = sorted({figures["date"].partition(" ")[0] for figures in results["figures"].values()})
-    loads = max(figures["load"] for figures in results["figures"].values())
-    rough = any(figures["rough"] for figures in results["figures"].values())
+    # What has a command of its own says so itself.
+    together = [figures for figures in results["figures"].values() if "command" not in figures]
+    dates = sorted({figures["date"].partition(" ")[0] for figures in together})
+    loads = max(figures["load"] for figures in together)
+    rough = any(figures["rough"] for figures in together)
     how = "Roughly measured, by `python -m benchmarks.run --quick`," if rough else "Measured by `make bench`"
     return (
-        f"{how} on {' and '.join(dates)}: {machine['cores']} cores of {machine['processor']}, "
-        f"{machine['memory_bytes'] / 2**30:.0f} GiB, {machine['system']}; {versions}. The machine's load before a "
+        f"{how} on {' and '.join(dates)}: {machine_of(results)}. The machine's load before a "
         f"measurement was at most {loads:.1f}."
+    )
+
+
+def machine_of(measured: Mapping[str, Any]) -> str:
+    """Name the machine and the versions of what was measured."""
+    machine = measured["machine"]
+    versions = ", ".join(f"{name} {version}" for name, version in measured["versions"].items())
+    return (
+        f"{machine['cores']} cores of {machine['processor']}, {machine['memory_bytes'] / 2**30:.0f} GiB, "
+        f"{machine['system']}; {versions}"
     )
 
 

@@ -45,6 +45,57 @@ def test_every_promise_stands_in_the_readme_with_its_figure() -> None:
     assert FIGURES.readme_section(other) != section
 
 
+BESIDE = {
+    "date": "2026-01-02 03:04 UTC",
+    "commit": "0123456789ab",
+    "load": 99.0,
+    "rough": True,
+    "command": "python -m benchmarks.peers",
+    "machine": RESULTS["machine"],
+    "versions": {"peer": "1.2.3"},
+    "found": {
+        "corpusmill": {"rows": 20_000, "rows_per_second": 5_000.0, "cpu_us_per_row": 200.0, "times": 1.0},
+        "slower": {"rows": 4_000, "rows_per_second": 500.0, "cpu_us_per_row": 1_900.0, "times": 10.0},
+        "slowest": {"rows": 2_000, "rows_per_second": 50.0, "cpu_us_per_row": 19_000.0, "times": 100.0},
+        "broken": {"error": "not done after 120 s"},
+    },
+}
+
+
+def test_a_peer_that_did_not_do_the_job_is_named_with_its_error() -> None:
+    """It is no bar of the plot, and neither is it left out of the table; the best of the others is what counts."""
+    lines = FIGURES.lines("peers", BESIDE)
+    assert ("broken", "failed: not done after 120 s", "") in lines
+    assert ("first run, beside the best of them (slower)", "10.0 times", "at least 10 times") in lines
+    (plot,) = FIGURES.plots_beside({"peers": BESIDE}).values()
+    assert "slowest" in plot
+    assert "broken" not in plot
+
+
+def test_what_has_a_command_of_its_own_says_so_itself() -> None:
+    """Its command, its roughness and its versions stand with it, and not in what is said of all others."""
+    results = {**RESULTS, "figures": {**RESULTS["figures"], "peers": BESIDE}}
+    section = FIGURES.page_section(results)
+    assert "Roughly measured by `python -m benchmarks.peers`: 2026-01-02 03:04 UTC" in section
+    assert "peer 1.2.3" in section
+    assert "99.0" not in FIGURES.origin(results)
+
+
+def test_under_each_limit_the_share_and_what_was_refused_are_stated() -> None:
+    """Of corpusmill with what it should be, of the peers with the rows that they gave up."""
+    found = {
+        "servers": {
+            "bucket": {
+                "ours": {"share": 0.98, "refused": 0.002},
+                "openai": {"share": 0.99, "refused": 0.4, "given_up": 1_200},
+            }
+        }
+    }
+    ours, theirs = FIGURES.lines("goodput", found)
+    assert ours == ("bucket", "98.0% of the limit, 0.2% refused", "at least 97 %, at most 1 % refused")
+    assert theirs == ("bucket, openai", "99.0% of the limit, 40.0% refused, 1,200 rows given up", "")
+
+
 @pytest.mark.parametrize("text", ["", "<!-- figures -->", "<!-- /figures --><!-- figures -->"])
 def test_a_file_without_markers_is_refused(text: str) -> None:
     """Figures are never put where nobody has said that they belong."""

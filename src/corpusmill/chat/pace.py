@@ -20,7 +20,7 @@ SMOOTHING = 30.0
 """How many let in make a measurement that counts as much as what is known."""
 
 FASTEST = 1.0
-SLOWEST = 0.001
+SLOWEST = 0.0005
 """What the rate grows by in a second: at first, and at least; about so much is refused, too."""
 
 SURER = 0.25

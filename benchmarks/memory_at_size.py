@@ -1,0 +1,109 @@
+"""Memory where rows are many or long: what a run holds at ten million short rows, and at 10,000 rows of 200 KB.
+
+    python -m benchmarks.memory_at_size [--rows 10000000] [--long 10000] [--only short long] [--quick] [--write]
+
+Each is run beside a tenth of itself, and what counts is the ratio. Of the short rows 100,000 have a text of their own
+in both, so that as many are asked and the rest is found in the store; the long ones are all asked. The long ones take
+about a minute, the short ones as many as ten, and a few gigabytes of disk.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from benchmarks.child import call
+from benchmarks.record import alone
+from benchmarks.transport import canned_server
+
+if TYPE_CHECKING:
+    import argparse
+    from pathlib import Path
+
+    from benchmarks.bench import Bench
+
+ROWS = 10_000_000
+DISTINCT = 100_000
+LONG = 10_000
+LONG_BYTES = 200_000
+LONG_GROUP = 100
+"""Rows in a row group: whoever reads one holds it, so that 20 MB of text is what a writer would choose."""
+
+
+def write_long(*, texts: str, path: str, rows: int) -> None:
+    """Write rows of 200 KB of real text, each with a number of its own."""
+    joined = "\n\n".join(str(text) for text in pq.read_table(texts).column("text").to_pylist())
+    whole = (joined * (1 + 2 * LONG_BYTES // len(joined))).encode()
+    spare = len(whole) - LONG_BYTES
+    fields: list[pa.Field[Any]] = [pa.field("id", pa.int64()), pa.field("text", pa.string())]
+    schema = pa.schema(fields)
+    with pq.ParquetWriter(path, schema) as writer:
+        for start in range(0, rows, LONG_GROUP):
+            numbers = list(range(start, min(start + LONG_GROUP, rows)))
+            places = [number * 997 % max(1, spare) for number in numbers]
+            long = [
+                f"{number}. {whole[place : place + LONG_BYTES].decode(errors='ignore')}"
+                for number, place in zip(numbers, places, strict=True)
+            ]
+            writer.write_table(pa.table({"id": numbers, "text": long}, schema=schema))
+
+
+def pair(bench: Bench, small: Path, large: Path) -> dict[str, Any]:
+    """Run with both corpora, and give the peaks and their ratio."""
+    found = []
+    with canned_server() as url:
+        for corpus in (small, large):
+            found.append(
+                call(
+                    "benchmarks.memory:held",
+                    base_url=str(url).removesuffix("/chat/completions"),
+                    corpus=str(corpus),
+                    folder=str(bench.place("memory")),
+                )
+            )
+            corpus.unlink()
+    return {
+        "rows": [each["rows"] for each in found],
+        "live": [each["live"] for each in found],
+        "bytes": [each["bytes"] for each in found],
+        "ratio": found[1]["bytes"] / found[0]["bytes"],
+    }
+
+
+def measure(bench: Bench, options: argparse.Namespace) -> dict[str, Any]:
+    """Give the peaks at both sizes."""
+    found: dict[str, Any] = {}
+    if "long" in options.only:
+        rows = options.long or bench.size(LONG, 300)
+        paths = []
+        for count in (rows // 10, rows):
+            path = bench.folder / f"long-{count}.parquet"
+            call("benchmarks.memory_at_size:write_long", texts=str(bench.texts()), path=str(path), rows=count)
+            paths.append(path)
+        found["long"] = pair(bench, *paths)
+    if "short" in options.only:
+        rows = options.rows or bench.size(ROWS, 100_000)
+        distinct = min(DISTINCT, rows // 10)
+        found["short"] = pair(
+            bench,
+            bench.corpus(rows=rows // 10, distinct=distinct),
+            bench.corpus(rows=rows, distinct=distinct),
+        )
+    return found
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    parser.add_argument("--rows", type=int, help=f"how many short rows (default: {ROWS:,})")
+    parser.add_argument("--long", type=int, help=f"how many rows of 200 KB (default: {LONG:,})")
+    parser.add_argument("--only", nargs="+", choices=("short", "long"), default=["short", "long"])
+
+
+def main() -> None:
+    """Measure, print, write."""
+    alone("memory_at_size", measure, doc=__doc__, arguments=arguments)
+
+
+if __name__ == "__main__":
+    main()
