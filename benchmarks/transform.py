@@ -1,8 +1,9 @@
 """Memory of a transform job: rows are submitted and collected, and the peak of the process is compared with a tenth.
 
 Run as `python benchmarks/transform.py [--rows 500000] [--short]`. The fake SageMaker and an S3 server (moto) run in a
-process of their own, so that what they hold is not counted. It prints, for a tenth of the rows and for all of them, the
-seconds and the peak of resident memory of `corpusmill run`, and fails when the peak grows with the rows.
+process of their own, so that what they hold is not counted. For a tenth of the rows and for all of them it submits,
+waits for the end of the job, collects, and runs what is then left to do, each by a command of its own; it prints the
+seconds and the peak of resident memory of each, and fails when a peak grows with the rows.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ import pyarrow.parquet as pq
 
 MOST_GROWTH = 96 << 20
 """Bytes by which the peak may grow from a tenth of the rows to all of them: a key takes 40 bytes, more or less."""
+
+COMMAND = [sys.executable, "-m", "corpusmill"]
+STEPS = ("transform submit", "transform collect", "run --quiet")
 
 SERVER = """
 import boto3, logging, sys, time
@@ -67,17 +71,17 @@ def main() -> int:
     assert server.stdin is not None
     try:
         urls = server.stdout.readline().split()
-        peaks = [measure(count, urls, environment) for count in (rows // 10, rows)]
+        few, many = (measure(count, urls, environment) for count in (rows // 10, rows))
     finally:
         server.stdin.close()
         server.wait()
-    grown = peaks[1] - peaks[0]
-    print(f"the peak grew by {grown / 2**20:.0f} MiB for ten times the rows")
-    return 0 if grown < MOST_GROWTH else 1
+    for step, before, after in zip(STEPS, few, many, strict=True):
+        print(f"the peak of {step} grew by {(after - before) / 2**20:.0f} MiB for ten times the rows")
+    return 0 if all(after - before < MOST_GROWTH for before, after in zip(few, many, strict=True)) else 1
 
 
-def measure(rows: int, urls: list[str], environment: dict[str, str]) -> int:
-    """Run a job over so many rows, and give the peak of resident memory in bytes."""
+def measure(rows: int, urls: list[str], environment: dict[str, str]) -> list[int]:
+    """Take a job over so many rows through the steps, and give their peaks of resident memory in bytes."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         schema = pa.schema([("text", pa.string())])
@@ -107,17 +111,33 @@ def measure(rows: int, urls: list[str], environment: dict[str, str]) -> int:
             "store": f"sqlite:///{folder}/store.db",
         }
         (folder / "job.json").write_text(json.dumps(job), "utf-8")
-        begun = time.monotonic()
-        process = subprocess.Popen(
-            [sys.executable, "-m", "corpusmill", "run", str(folder / "job.json"), "--quiet"], env=environment
-        )
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        if process.returncode:
-            raise SystemExit(f"the run of {rows} rows ended with {process.returncode}")
-        peak = usage.ru_maxrss * 1024
-        print(f"{rows:>9,} rows: {time.monotonic() - begun:6.1f} s, peak {peak / 2**20:.0f} MiB", flush=True)
-        return peak
+        peaks = []
+        for step in STEPS:
+            peaks.append(peak_of([*COMMAND, *step.split(), str(folder / "job.json")], rows, environment))
+            while not _ended(folder / "job.json", environment):
+                time.sleep(1.0)
+        return peaks
+
+
+def peak_of(command: list[str], rows: int, environment: dict[str, str]) -> int:
+    """Run a command and give its peak of resident memory in bytes."""
+    begun = time.monotonic()
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise SystemExit(f"{' '.join(command)} ended with {process.returncode}")
+    peak = usage.ru_maxrss * 1024
+    step, seconds = " ".join(command[3:-1]), time.monotonic() - begun
+    print(f"{rows:>9,} rows, {step:18}: {seconds:6.1f} s, peak {peak / 2**20:.0f} MiB", flush=True)
+    return peak
+
+
+def _ended(job: Path, environment: dict[str, str]) -> bool:
+    """Tell whether no job is at work."""
+    command = [*COMMAND, "transform", "status", str(job), "--json"]
+    told = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True).stdout
+    return all(state["status"] in {"Completed", "Failed", "Stopped"} for state in json.loads(told))
 
 
 if __name__ == "__main__":

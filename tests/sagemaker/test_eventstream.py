@@ -9,6 +9,7 @@ import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.chat import fuzzing
 
 from corpusmill.chat.eventstream import FrameDecoder, StreamExceptionError
 from corpusmill.chat.stream import Assembler
@@ -163,3 +164,17 @@ def test_unknown_events_are_passed_over() -> None:
 def test_what_is_no_frame_passes_as_it_is(first: bytes) -> None:
     """Server-sent events without frames, JSON, a byte order mark, a page of a proxy."""
     assert decoded([b"", first[:1], first[1:], b"more"]) == first + b"more"
+
+
+def test_what_a_search_for_odd_frames_has_kept_gives_the_same_whatever_the_cuts_are() -> None:
+    """Payloads, and the same end: a broken frame is a broken connection and nothing else."""
+    found = fuzzing.kept("eventstream")
+    assert len(found) > 30
+    for data in found:
+        fuzzing.check_eventstream(data)
+
+
+@given(data=st.binary(max_size=200))
+def test_any_bytes_give_the_same_whatever_the_cuts_are(data: bytes) -> None:
+    """The same oracle, over bytes that nobody has chosen."""
+    fuzzing.check_eventstream(data)

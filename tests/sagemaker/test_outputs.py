@@ -173,16 +173,29 @@ def test_a_line_is_one_line_whatever_the_text() -> None:
     assert read_answer(LINES[1], b"<html>").completion is None
 
 
-@given(st.dictionaries(st.binary(min_size=20, max_size=20), st.integers(-(1 << 40), 1 << 40)))
-def test_numbers_of_keys_are_found_again(numbers: dict[bytes, int]) -> None:
-    """And other keys have none."""
-    found = KeyNumbers()
+@given(
+    st.dictionaries(st.binary(min_size=20, max_size=20), st.integers(-(1 << 31), (1 << 31) - 1)),
+    st.integers(0, 2_000),
+)
+def test_numbers_of_keys_are_found_again(numbers: dict[bytes, int], expected: int) -> None:
+    """And other keys have none, however many were expected."""
+    found = KeyNumbers(expected)
     for key, number in numbers.items():
-        found.put(key, number + 1)
+        found.put(key, 0)
         found.put(key, number)
     assert {key: found.get(key) for key in numbers} == numbers
     assert len(found) == len(numbers)
     assert found.get(b"\xfe" * 20) is None or b"\xfe" * 20 in numbers
+
+
+def test_a_table_of_numbers_grows_when_it_has_to() -> None:
+    """Many more keys than were expected are all found again."""
+    found = KeyNumbers(expected=10)
+    keys = [number.to_bytes(8, "little") + bytes(12) for number in range(1, 5_000)]
+    for number, key in enumerate(keys):
+        found.put(key, -number)
+    assert [found.get(key) for key in keys] == [-number for number in range(len(keys))]
+    assert len(found) == len(keys)
 
 
 @given(

@@ -16,6 +16,7 @@ from corpusmill.errors import (
     EndpointError,
     InterruptedRunError,
     JobsAtWorkError,
+    StoreError,
     TooManyFailuresError,
     UsageError,
 )
@@ -483,6 +484,21 @@ def test_rows_that_an_open_job_holds_are_not_asked_in_real_time(
     assert (report.live, report.outcomes) == (0, {"completed": 13})
     assert job.fake.container.computed.total() == 13
     job.check_complete("live")
+
+
+@pytest.mark.parametrize("change", [-1, 0, 1])
+def test_keys_that_are_damaged_end_the_run_and_say_which_they_are(job: Job, change: int) -> None:
+    """Cut, gone or too many: what lies there is not taken for the keys of the job."""
+    job.fake.pace.set(0)
+    with pytest.raises(JobsAtWorkError) as at_work:
+        job.run(wait=False)
+    place = {"Bucket": job.bucket, "Key": f"corpus/jobs/{at_work.value.jobs[0]}/keys"}
+    keys = job.fake._s3.get_object(**place)["Body"].read()
+    job.fake._s3.delete_object(**place)
+    if change:
+        job.fake._s3.put_object(**place, Body=(keys + keys)[: len(keys) + change])
+    with pytest.raises(StoreError, match=r"/keys is missing or damaged; remove open/corpusmill-"):
+        job.run(wait=False)
 
 
 def test_a_source_that_can_be_read_once_only_is_refused(job: Job) -> None:

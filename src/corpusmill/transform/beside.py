@@ -53,18 +53,8 @@ def held_beside(endpoint: Endpoint) -> Callable[[bytes], Refusal | None] | None:
         profile=endpoint.profile,
         credentials=endpoint.credentials,
     )
-    names: list[str] = []
-    numbers = KeyNumbers()
-    call = Patience(PATIENCE_SECONDS, sleep=_sleep).call
     with contextlib.closing(Aws(place)) as aws:
-        records = Records(aws)
-        for job in call(records.open_jobs, endpoint.identity):
-            if job.settled is not None:
-                continue
-            for packed in call(records.keys, job.plan):
-                for line in read_keys(packed):
-                    numbers.put(line.key, len(names))
-            names.append(job.plan.name)
+        names, numbers = Patience(PATIENCE_SECONDS, sleep=_sleep).call(_held, Records(aws), endpoint.identity)
 
     def held(key: bytes) -> Refusal | None:
         number = numbers.get(key)
@@ -74,6 +64,17 @@ def held_beside(endpoint: Endpoint) -> Callable[[bytes], Refusal | None] | None:
         return HELD, reason
 
     return held if names else None
+
+
+def _held(records: Records, identity: str) -> tuple[list[str], KeyNumbers]:
+    """Give the names of the jobs that have not been collected, and by key the number of the one that holds it."""
+    plans = [job.plan for job in records.open_jobs(identity) if job.settled is None]
+    numbers = KeyNumbers(sum(plan.rows for plan in plans))
+    for number, plan in enumerate(plans):
+        for packed in records.keys(plan):
+            for line in read_keys(packed):
+                numbers.put(line.key, number)
+    return [plan.name for plan in plans], numbers
 
 
 def _sleep(seconds: float) -> bool:

@@ -158,22 +158,20 @@ class Filler:
             return name
         last = jobs[-1] if jobs else None
         tries = last.plan.tries + 1 if last and last.settled and last.settled.ended == "passing" else 0
-        packed = []
-        for spooled in plan.spool.shards:
+        for done, spooled in enumerate(plan.spool.shards, start=1):
             self._check_stopped()
             self._call(self.aws.upload, f"jobs/{name}/input/{spooled.shard.name}.jsonl", str(spooled.lines))
-            packed.append(spooled.keys.read_bytes())
             self._progress(
                 TransformProgress(
                     phase="uploading",
                     name=name,
-                    shards_done=len(packed),
+                    shards_done=done,
                     shards=len(plan.spool.shards),
                     rows=plan.rows,
                     seconds=self._clock() - self._begun,
                 )
             )
-        self._call(self.aws.put, f"jobs/{name}/keys", b"".join(packed))
+        self._call(self.aws.upload, f"jobs/{name}/keys", str(plan.spool.all_keys()))
         reach("transform.uploaded")
         job = JobPlan(
             name=name,
@@ -228,7 +226,7 @@ class Filler:
         """
         if not self._endpoint.create and self._call(self.aws.describe, plan.name) is None:
             return None
-        packed = self._call(self.records.keys, plan)
+        packed = self._keys(plan)
         sofar = Collected()
         state, since = "", self._clock()
         while True:
@@ -252,11 +250,14 @@ class Filler:
         sofar = Collected()
         if described is None:
             return "", sofar
-        self._collect(plan, self._call(self.records.keys, plan), sofar, described)
+        self._collect(plan, self._keys(plan), sofar, described)
         status = str(described["TransformJobStatus"])
         if status in TERMINAL and self._call(self.records.settled, plan.name) is None:
             self._settle(plan, described, sofar)
         return status, sofar
+
+    def _keys(self, plan: JobPlan) -> list[bytes]:
+        return self._call(lambda: list(self.records.keys(plan)))
 
     def _collect(
         self, plan: JobPlan, packed: list[bytes], sofar: Collected, described: dict[str, Any]

@@ -6,8 +6,8 @@ into shards: new rows by size, rows that failed together as the group that they 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from corpusmill.chat.wire import Encoder
 from corpusmill.engine.ladder import stored_answer
@@ -20,7 +20,7 @@ from corpusmill.transform.lines import wrap
 from corpusmill.transform.shards import HALVED_FROM, Spool
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     from corpusmill.endpoints.sagemaker import SageMakerTransform
@@ -76,45 +76,50 @@ class Plan:
         return bool(self.spool.shards)
 
 
-@dataclass(slots=True)
+class _Failed(NamedTuple):
+    """A group of lines that failed together: how often, why, and in which job (its number)."""
+
+    fails: int
+    reason: str
+    job: int
+
+
 class _Known:
-    """What is known of keys: the number of a job to wait for, or below zero that of a group that failed."""
+    """What open jobs tell of keys: of each the number of the last job that has it, or below zero that of its group."""
 
-    numbers: KeyNumbers = field(default_factory=KeyNumbers)
-    groups: list[tuple[int, str]] = field(default_factory=list)
-    # Which jobs a key has gone through, one after the other: by the number of one of a few such ways.
-    holders: KeyNumbers = field(default_factory=KeyNumbers)
-    ways: list[tuple[int, ...]] = field(default_factory=list)
-    further: dict[tuple[int | None, int], int] = field(default_factory=dict)
+    def __init__(self, jobs: Sequence[OpenJob]) -> None:
+        """Know nothing yet of the jobs that are to be learnt from."""
+        self._numbers = KeyNumbers(sum(job.plan.rows for job in jobs))
+        self._awaited: list[bool] = []
+        self.groups: list[_Failed] = []
 
-    def learn(self, number: int, job: OpenJob, packed: list[bytes], *, collected: bool) -> None:
+    def learn(self, job: OpenJob, packed: Iterable[bytes], *, collected: bool) -> None:
         """Learn from an open job; later ones count more than earlier ones."""
-        settled = job.settled
+        number, settled = len(self._awaited), job.settled
+        self._awaited.append(settled is None or not collected)
         for index, (shard, keys) in enumerate(zip(job.plan.shards, packed, strict=True)):
             missing: set[int] = set()
             if settled is not None and index in settled.missing:
                 missing = set(settled.missing[index])
                 guilty = settled.ended in {"lines", "completed"}
-                self.groups.append((shard.fails + guilty, settled.reasons.get(index, settled.reason)))
-            waits = number if settled is None or not collected else NEW
+                reason = settled.reasons.get(index, settled.reason)
+                self.groups.append(_Failed(shard.fails + guilty, reason, number))
             for position, line in enumerate(read_keys(keys)):
-                self.numbers.put(line.key, -len(self.groups) if position in missing else waits)
-                self.holders.put(line.key, self._way(self.holders.get(line.key), number))
+                self._numbers.put(line.key, -len(self.groups) if position in missing else number)
 
-    def _way(self, before: int | None, number: int) -> int:
-        """Give the way that goes on from another one through a job."""
-        found = self.further.get((before, number))
-        if found is None:
-            found = self.further[before, number] = len(self.ways)
-            self.ways.append((*(self.ways[before] if before is not None else ()), number))
-        return found
+    def place(self, key: bytes) -> int:
+        """Give the number of a job to wait for, `NEW`, or below zero that of a group that failed."""
+        noted = self._numbers.get(key)
+        return NEW if noted is None or (noted >= 0 and not self._awaited[noted]) else noted
 
     def holding(self, asked: list[Asked]) -> set[int]:
         """Give the numbers of the jobs that hold any of these requests."""
-        if not len(self.holders):
+        if not len(self._numbers):
             return set()
-        found = {self.holders.get(key) for prompt in asked for key in prompt.keys if key is not None}
-        return {number for way in found if way is not None for number in self.ways[way]}
+        found = {self._numbers.get(key) for prompt in asked for key in prompt.keys if key is not None}
+        return {
+            number if number >= 0 else self.groups[-number - 1].job for number in found if number is not None
+        }
 
 
 def plan_rows(
@@ -127,9 +132,9 @@ def plan_rows(
 ) -> Plan:
     """Look at all rows, and spool what has to be sent; `collected` are the jobs whose answers are in the store."""
     jobs = records.open_jobs(endpoint.identity)
-    known = _Known()
-    for number, job in enumerate(jobs):
-        known.learn(number, job, records.keys(job.plan), collected=job.plan.name in collected)
+    known = _Known(jobs)
+    for job in jobs:
+        known.learn(job, records.keys(job.plan), collected=job.plan.name in collected)
     spool = Spool(folder, rows=endpoint.shard_rows, size=endpoint.shard_bytes)
     plan = Plan(awaited=[], touched=[], spool=spool, refused={})
     awaited: set[int] = set()
@@ -143,13 +148,12 @@ def plan_rows(
             if not seen.add(key):
                 continue
             plan.rows += 1
-            noted = known.numbers.get(key)
-            place = NEW if noted is None else noted
+            place = known.place(key)
             if 0 <= place < NEW:
                 awaited.add(place)
                 plan.waiting += 1
                 continue
-            fails, reason = known.groups[-place - 1] if place < 0 else (0, "")
+            fails, reason = known.groups[-place - 1][:2] if place < 0 else (0, "")
             if fails >= HALVED_FROM and endpoint.real_time is not None:
                 plan.left += 1
                 continue

@@ -17,7 +17,7 @@ from corpusmill.errors import StoreError
 from corpusmill.transform.keys import RECORD_BYTES, LineKey, read_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from corpusmill.transform.aws import Aws
 
@@ -119,18 +119,25 @@ class Records:
         """Say that nobody needs this job any more."""
         self._aws.delete(f"open/{name}")
 
-    def keys(self, plan: JobPlan) -> list[bytes]:
-        """Give the packed keys of each shard."""
-        data = self._aws.get(f"jobs/{plan.name}/keys")
-        if data is None or len(data) != plan.rows * RECORD_BYTES:
-            raise StoreError(
-                f"{self._aws.url(f'jobs/{plan.name}/keys')} is missing or damaged; remove open/{plan.name}"
-            )
-        packed, at = [], 0
+    def keys(self, plan: JobPlan) -> Iterator[bytes]:
+        """Give the packed keys of each shard, one after the other, so that they need not all be held at once."""
+        name = f"jobs/{plan.name}/keys"
+        damaged = StoreError(f"{self._aws.url(name)} is missing or damaged; remove open/{plan.name}")
+        pieces = self._aws.open(name)
+        if pieces is None:
+            raise damaged
+        rest = b""
         for shard in plan.shards:
-            packed.append(data[at : at + shard.rows * RECORD_BYTES])
-            at += shard.rows * RECORD_BYTES
-        return packed
+            size = shard.rows * RECORD_BYTES
+            while len(rest) < size:
+                piece = next(pieces, None)
+                if piece is None:
+                    raise damaged
+                rest += piece
+            yield rest[:size]
+            rest = rest[size:]
+        if rest or next(pieces, None):
+            raise damaged
 
 
 def lines_of(packed: bytes) -> list[LineKey]:

@@ -130,6 +130,14 @@ class Spool:
         paths[1].write_bytes(b"".join(keys))
         self.shards.append(Spooled(Shard(name=name, rows=len(lines), size=len(body), fails=fails), *paths))
 
+    def all_keys(self) -> Path:
+        """Write the packed keys of all shards into one file, and give it."""
+        path = self._folder / "keys"
+        with path.open("wb") as whole:
+            for spooled in self.shards:
+                whole.write(spooled.keys.read_bytes())
+        return path
+
     def digest(self, place: str) -> str:
         """Hash where the job lies, which lines it has, in which shards, and how often they have failed.
 
