@@ -1,10 +1,11 @@
 """How many requests may be out at once: arithmetic over what came back, no waiting.
 
 The ceiling is the user's; below it the number follows the server. It doubles with each round trip at first, halves
-when the server says that it is too fast, and then grows by one with each round trip. Latency alone never lowers
-it: what counts is goodput, the work that gets done in a second, which by Little's law is what is out divided by how
-long a unit of work takes (a median, so that stragglers and bursts decide nothing). Only when goodput falls is a
-smaller number tried, for as long as that helps, and it is taken back when less gets done with it still.
+when the server says that it is too fast and no rate accounts for it, and then grows by one with each round trip.
+Latency alone never lowers it: what counts is goodput, the work that gets done in a second, which by Little's law is
+what is out divided by how long a unit of work takes (a median, so that stragglers and bursts decide nothing). Only when
+goodput falls is a smaller number tried, for as long as that helps, and it is taken back when less gets done with it
+still.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Who may send now: permits, one for each attempt, given out in the order in which they were asked for.
 
-A permit waits for the number of requests that may be out, for the rates per minute, for what the server's
-headers say is left, for a pause that the server asked for, and for an endpoint that is down. None of these
-waits is longer than a minute without a look at how things stand, and `Limiter.waiting` tells what is waited
-for.
+A permit waits for the number of requests that may be out, for the rates per minute, for the pace at which the
+server has been seen to let requests in, for what its headers say is left, for a pause that it asked for, and for
+an endpoint that is down. None of these waits is longer than a minute without a look at how things stand, and
+`Limiter.waiting` tells what is waited for.
 """
 
 from __future__ import annotations
