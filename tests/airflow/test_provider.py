@@ -12,7 +12,9 @@ LIGHT = """
 import json, sys
 import airflow.sdk
 before = set(sys.modules)
-from corpusmill.airflow import EnrichOperator, EnrichRetryPolicy, TransformJobOperator, enrich_shards
+from corpusmill.airflow import EnrichOperator, TransformJobOperator, enrich_shards
+if hasattr(airflow.sdk, "RetryPolicy"):
+    from corpusmill.airflow import EnrichRetryPolicy
 from corpusmill import Translate
 from airflow.sdk import DAG, task
 with DAG("d", schedule=None):
