@@ -119,7 +119,9 @@ class PostgresStore:
                 reach("store.commit")
             return made
 
-        made = self._links.run(do, durable=bool(puts))
+        # A server may crash while its clients live on and are answered: without their claims nobody would count those
+        # answers when they are paid for again.
+        made = self._links.run(do, durable=bool(puts or wanted))
         if puts:
             reach("store.committed")
         return made
