@@ -7,6 +7,7 @@ import itertools
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.chat import fuzzing
 
 from corpusmill.chat import sse
 from corpusmill.chat.sse import Event, EventParser, OversizedEventError
@@ -108,3 +109,17 @@ def test_many_small_events_are_no_large_one(monkeypatch: pytest.MonkeyPatch) -> 
     """The bound is on one event, not on the stream."""
     monkeypatch.setattr(sse, "LARGEST_EVENT", 100)
     assert len(parse(*[b"data: xxxxxxxxxx\n\n"] * 100)) == 100
+
+
+def test_what_a_search_for_odd_bytes_has_kept_is_read_by_the_grammar_whatever_the_cuts_are() -> None:
+    """And comes to the same answer, or to none; nothing is raised."""
+    found = fuzzing.kept("sse")
+    assert len(found) > 50
+    for data in found:
+        fuzzing.check_sse(data)
+
+
+@given(data=st.binary(max_size=200))
+def test_any_bytes_are_read_by_the_grammar_whatever_the_cuts_are(data: bytes) -> None:
+    """The same oracle, over bytes that nobody has chosen."""
+    fuzzing.check_sse(data)
