@@ -62,6 +62,10 @@ WORDS = (
 )
 
 
+INVISIBLE = "\u200b\u200c\u200d\u200e\u200f\u2060\ufeff\u00ad"
+"""What is no space and shows nothing: zero width, marks of direction, the byte order mark, the soft hyphen."""
+
+
 def answer_to(content: str) -> str:
     """Give the answer to what was sent: no other content has it."""
     return hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()
@@ -194,7 +198,7 @@ def check(table: pa.Table, prompt: corpusmill.Ask, came: Came) -> None:
             assert status in {"completed", "skipped", "failed"}
             continue
         text = cleaned(column[row])
-        if not text.strip():
+        if not any(is_visible(character) for character in text):
             assert (status, given) == ("skipped", None), (row, text)
         else:
             assert (status, given) == ("completed", answer_to(BEFORE + text)), (row, text)
@@ -208,6 +212,11 @@ def cells(table: pa.Table, name: str) -> list[Any]:
     if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
         return [None if cell is None else cell for cell in column.cast(pa.large_binary()).to_pylist()]
     return list(column.to_pylist())
+
+
+def is_visible(character: str) -> bool:
+    """Tell whether there is something to ask about in a text that has this character."""
+    return not character.isspace() and character not in INVISIBLE
 
 
 def cleaned(raw: bytes) -> str:
