@@ -12,7 +12,7 @@ READY := .venv/.synced
 # Folders that hold Python files; the linters refuse to be sent to one that holds none.
 CHECKED := src tests dags assets/src $(foreach folder,examples benchmarks,$(if $(wildcard $(folder)/*.py),$(folder)))
 
-.PHONY: help test test-airflow test-celery lint format demo bench coverage
+.PHONY: help test test-airflow test-celery lint format demo bench coverage proof fuzz audit
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -50,6 +50,20 @@ coverage: $(READY) ## which lines and branches the tests reach
 	$(BIN)/coverage run -m pytest
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
+
+proof: $(READY) ## the long proofs of docs/reliability.md; takes about an hour
+	$(BIN)/python benchmarks/kills.py
+	$(BIN)/python benchmarks/chaos.py
+	$(BIN)/python benchmarks/storm.py
+	$(BIN)/python benchmarks/bad_data.py
+
+# What searches is no part of the environment that the lockfile names: it lies beside it.
+fuzz: $(READY) ## look for bytes that break the parsers of streams
+	.uv/bin/uv pip install --quiet --python $(BIN)/python --target .fuzz 'atheris>=3,<4'
+	PYTHONPATH=.fuzz $(BIN)/python benchmarks/fuzz.py
+
+audit: .uv/version-$(UV_VERSION) ## known vulnerabilities of what the lockfile names, where the database can be asked
+	.ci/audit
 
 # uv lives in an environment of its own, so that .venv holds what the lockfile says and nothing else.
 .uv/version-$(UV_VERSION):
