@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,8 @@ from corpusmill.policy import FailurePolicy, RetryPolicy
 from corpusmill.prompts.ask import Ask
 from corpusmill.run import enrich, enrich_batches
 from corpusmill.testing import expected_answer
+from corpusmill.transform.aws import Aws
+from corpusmill.transform.records import Records
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -497,8 +500,18 @@ def test_keys_that_are_damaged_end_the_run_and_say_which_they_are(job: Job, chan
     job.fake._s3.delete_object(**place)
     if change:
         job.fake._s3.put_object(**place, Body=(keys + keys)[: len(keys) + change])
-    with pytest.raises(StoreError, match=r"/keys is missing or damaged; remove open/corpusmill-"):
+    damaged = r"/keys is missing or damaged; remove open/corpusmill-"
+    with pytest.raises(StoreError, match=damaged):
         job.run(wait=False)
+    with contextlib.closing(Aws(job.endpoint())) as aws:
+        records = Records(aws)
+        plan = records.plan(at_work.value.jobs[0])
+        assert plan is not None
+        if change == 1:
+            assert [line.pack() for line in records.lines(plan, 2)] == [keys[-80:-40], keys[-40:]]
+            return
+        with pytest.raises(StoreError, match=damaged):
+            records.lines(plan, 2)
 
 
 def test_a_source_that_can_be_read_once_only_is_refused(job: Job) -> None:

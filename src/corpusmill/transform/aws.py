@@ -204,15 +204,20 @@ class Aws(ControlPlane):
         """Write a file as an object, in parts where it is large."""
         self._call(self.s3.upload_file, path, self._bucket, self._prefix + name)
 
-    def get(self, name: str) -> bytes | None:
-        """Read an object; None when there is none."""
-        body = self.open(name)
+    def get(self, name: str, *, span: tuple[int, int] | None = None) -> bytes | None:
+        """Read an object, or a span of its bytes (the end exclusive); None when there is none."""
+        body = self.open(name, span=span)
         return None if body is None else b"".join(body)
 
-    def open(self, name: str) -> Iterator[bytes] | None:
-        """Read an object piece by piece; None when there is none."""
+    def open(self, name: str, *, span: tuple[int, int] | None = None) -> Iterator[bytes] | None:
+        """Read an object, or a span of its bytes, piece by piece; None when there is none."""
+        wanted = {} if span is None else {"Range": f"bytes={span[0]}-{span[1] - 1}"}
         found = self._call(
-            self.s3.get_object, Bucket=self._bucket, Key=self._prefix + name, missing=("NoSuchKey", "404")
+            self.s3.get_object,
+            Bucket=self._bucket,
+            Key=self._prefix + name,
+            missing=("NoSuchKey", "404", "InvalidRange"),
+            **wanted,
         )
         return None if found is None else self._pieces(found["Body"])
 

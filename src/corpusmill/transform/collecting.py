@@ -15,7 +15,7 @@ import msgspec
 from corpusmill.killpoints import reach
 from corpusmill.store.protocol import Cost, Entry, Put
 from corpusmill.transform.lines import Tally, read_joined, read_plain, request_id, split_lines
-from corpusmill.transform.records import lines_of
+from corpusmill.transform.records import Records
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -62,12 +62,13 @@ class Collector:
         """Store under the membership of a run; `price` gives US dollars for prompt and completion tokens."""
         self._endpoint = endpoint
         self._aws = aws
+        self._records = Records(aws)
         self._store = store
         self._member = member
         self._price = price
         self._wall = wall
 
-    def collect(self, plan: JobPlan, packed: list[bytes], sofar: Collected, *, created: float) -> None:
+    def collect(self, plan: JobPlan, sofar: Collected, *, created: float) -> None:
         """Take in the outputs that have come since the last look, but none that is older than the job."""
         shards = {f"{shard.name}.jsonl.out": number for number, shard in enumerate(plan.shards)}
         for name, written in self._aws.list(f"jobs/{plan.name}/output/"):
@@ -77,7 +78,7 @@ class Collector:
             body = self._aws.open(f"jobs/{plan.name}/output/{name}")
             if body is None:
                 continue
-            self._take(plan, number, lines_of(packed[number]), split_lines(body), sofar)
+            self._take(plan, number, self._records.lines(plan, number), split_lines(body), sofar)
 
     def _take(
         self, plan: JobPlan, number: int, lines: list[LineKey], output: Iterator[bytes], sofar: Collected

@@ -226,7 +226,6 @@ class Filler:
         """
         if not self._endpoint.create and self._call(self.aws.describe, plan.name) is None:
             return None
-        packed = self._keys(plan)
         sofar = Collected()
         state, since = "", self._clock()
         while True:
@@ -234,7 +233,7 @@ class Filler:
             status = described["TransformJobStatus"]
             if status != state:
                 state, since = status, self._clock()
-            self._collect(plan, packed, sofar, described)
+            self._collect(plan, sofar, described)
             self._show(plan, sofar, state, since)
             if status in TERMINAL:
                 reach("transform.ended")
@@ -250,21 +249,16 @@ class Filler:
         sofar = Collected()
         if described is None:
             return "", sofar
-        self._collect(plan, self._keys(plan), sofar, described)
+        self._collect(plan, sofar, described)
         status = str(described["TransformJobStatus"])
         if status in TERMINAL and self._call(self.records.settled, plan.name) is None:
             self._settle(plan, described, sofar)
         return status, sofar
 
-    def _keys(self, plan: JobPlan) -> list[bytes]:
-        return self._call(lambda: list(self.records.keys(plan)))
-
-    def _collect(
-        self, plan: JobPlan, packed: list[bytes], sofar: Collected, described: dict[str, Any]
-    ) -> None:
+    def _collect(self, plan: JobPlan, sofar: Collected, described: dict[str, Any]) -> None:
         before = sofar.answers, sofar.prompt_tokens, sofar.completion_tokens
         created = described["CreationTime"].timestamp()
-        self._call(self._collector.collect, plan, packed, sofar, created=created)
+        self._call(self._collector.collect, plan, sofar, created=created)
         self.filled.answers += sofar.answers - before[0]
         self.filled.prompt_tokens += sofar.prompt_tokens - before[1]
         self.filled.completion_tokens += sofar.completion_tokens - before[2]

@@ -121,9 +121,8 @@ class Records:
 
     def keys(self, plan: JobPlan) -> Iterator[bytes]:
         """Give the packed keys of each shard, one after the other, so that they need not all be held at once."""
-        name = f"jobs/{plan.name}/keys"
-        damaged = StoreError(f"{self._aws.url(name)} is missing or damaged; remove open/{plan.name}")
-        pieces = self._aws.open(name)
+        damaged = self._damaged(plan)
+        pieces = self._aws.open(f"jobs/{plan.name}/keys")
         if pieces is None:
             raise damaged
         rest = b""
@@ -139,10 +138,18 @@ class Records:
         if rest or next(pieces, None):
             raise damaged
 
+    def lines(self, plan: JobPlan, number: int) -> list[LineKey]:
+        """Give the lines of one shard."""
+        begin = RECORD_BYTES * sum(shard.rows for shard in plan.shards[:number])
+        end = begin + RECORD_BYTES * plan.shards[number].rows
+        packed = self._aws.get(f"jobs/{plan.name}/keys", span=(begin, end))
+        if packed is None or len(packed) != end - begin:
+            raise self._damaged(plan)
+        return list(read_keys(packed))
 
-def lines_of(packed: bytes) -> list[LineKey]:
-    """Give the lines of a shard, from its packed keys."""
-    return list(read_keys(packed))
+    def _damaged(self, plan: JobPlan) -> StoreError:
+        url = self._aws.url(f"jobs/{plan.name}/keys")
+        return StoreError(f"{url} is missing or damaged; remove open/{plan.name}")
 
 
 def _read(aws: Aws, name: str, decode: Callable[[bytes], T]) -> T | None:
