@@ -38,7 +38,8 @@ def mounted(place: Path, *, size: str) -> Iterator[None]:
     try:
         yield
     finally:
-        subprocess.run(["umount", str(place)], check=True)
+        # Detached at once, though something may still hold a file of it open.
+        subprocess.run(["umount", "--lazy", str(place)], check=True)
 
 
 @dataclass(frozen=True, kw_only=True)
