@@ -20,8 +20,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-MOST_GROWTH = 96 << 20
-"""Bytes by which the peak may grow from a tenth of the rows to all of them: a key takes 40 bytes, more or less."""
+MOST_GROWTH = 48 << 20
+"""Bytes by which a peak may grow from a tenth of the rows to all of them: what tells keys apart takes some 50 of each."""
 
 COMMAND = [sys.executable, "-m", "corpusmill"]
 STEPS = ("transform submit", "transform collect", "run --quiet")
