@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 MOST_GROWTH = 48 << 20
-"""Bytes by which a peak may grow from a tenth of the rows to all of them: what tells keys apart takes some 50 of each."""
+"""Bytes by which a peak may grow from a tenth of the rows to all: what tells keys apart takes some dozens of each."""
 
 COMMAND = [sys.executable, "-m", "corpusmill"]
 STEPS = ("transform submit", "transform collect", "run --quiet")
