@@ -242,7 +242,7 @@ def amazon(s3_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Amazon]:
         aws_access_key_id="any",
         aws_secret_access_key="any",
     )
-    bucket = f"bucket-{next(BUCKETS)}"
+    bucket = f"airflow-{next(BUCKETS)}"
     s3.create_bucket(Bucket=bucket, CreateBucketConfiguration={"LocationConstraint": REGION})
     with FakeSageMaker(s3=s3) as fake:
         made = Amazon(fake, s3_url, bucket)

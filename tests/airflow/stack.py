@@ -7,6 +7,7 @@ Tests use `Stack`. Everything lies in the folder: configuration, database, logs.
 from __future__ import annotations
 
 import contextlib
+import http
 import json
 import os
 import secrets
@@ -239,6 +240,31 @@ class Stack:
 
         found: dict[str, Any] = self.wait_for(look, what=f"{dag_id}.{task_id} to be {' or '.join(states)}")
         return found
+
+    def fail(self, dag_id: str, run_id: str, task_id: str) -> None:
+        """Mark a task instance failed, as a user does."""
+        path = f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}"
+        self._insist("PATCH", path, {"new_state": "failed"})
+
+    def clear(self, dag_id: str, run_id: str, task_id: str) -> None:
+        """Clear a task instance that has failed, so that it runs again."""
+        body = {"dag_run_id": run_id, "task_ids": [task_id], "dry_run": False, "only_failed": True}
+        self._insist("POST", f"/dags/{dag_id}/clearTaskInstances", body)
+
+    def _insist(self, method: str, path: str, body: Any) -> None:
+        """Call until it is done: the database is a file, and the server answers 500 when it finds it locked."""
+
+        def try_it() -> bool:
+            try:
+                self.call(method, path, body)
+            except urllib.error.HTTPError as error:
+                error.close()
+                if error.code != http.HTTPStatus.INTERNAL_SERVER_ERROR:
+                    raise
+                return False
+            return True
+
+        self.wait_for(try_it, what=f"{method} {path} to be done")
 
     def xcom(self, dag_id: str, run_id: str, task_id: str, key: str) -> Any:
         """Give an XCom; JSON is read."""

@@ -99,6 +99,7 @@ def transform(name, **options):
 night = transform("night")
 watch = transform("watch", deferrable=False)
 stopped = transform("stopped", stop_on_kill=True)
+ended = transform("ended", stop_on_kill=True, deferrable=False)
 """
 
 
@@ -260,6 +261,15 @@ def check_night(running: Running, dag_id: str, run: str) -> str:
     return name
 
 
+def wait_for_looks(running: Running) -> None:
+    """Wait until somebody has looked at jobs a few times; no other task does while this is called."""
+    looks = running.amazon.operations.count("DescribeTransformJob")
+    running.stack.wait_for(
+        lambda: running.amazon.operations.count("DescribeTransformJob") > looks + 2,
+        what="the triggerer to look",
+    )
+
+
 def test_a_transform_survives_a_killed_worker_and_a_restart_of_the_triggerer(running: Running) -> None:
     """The worker dies right after it has created the job, then the triggerer dies: one job, and the output is right."""
     stack, amazon = running.stack, running.amazon
@@ -268,10 +278,7 @@ def test_a_transform_survives_a_killed_worker_and_a_restart_of_the_triggerer(run
     assert task["try_number"] == 2
     assert (stack.folder / "kills").read_text() == "transform.created\n"
     (name,) = running.jobs_of("night")
-    looks = amazon.operations.count("DescribeTransformJob")
-    stack.wait_for(
-        lambda: amazon.operations.count("DescribeTransformJob") > looks + 2, what="the triggerer to look"
-    )
+    wait_for_looks(running)
     stack.stop("triggerer", signal.SIGKILL)
     amazon.pace.set(None)
     assert amazon.jobs.jobs[name].over.wait(60)
@@ -307,10 +314,10 @@ def test_a_deferred_transform_that_a_user_fails_is_stopped_if_that_was_asked_for
     run = stack.trigger("stopped")
     stack.wait_for_state("stopped", run, "translate", "deferred")
     (first,) = running.jobs_of("stopped")
-    stack.call("PATCH", f"/dags/stopped/dagRuns/{run}/taskInstances/translate", {"new_state": "failed"})
+    wait_for_looks(running)  # Airflow tells a trigger only when it runs
+    stack.fail("stopped", run, "translate")
     stack.wait_for(lambda: amazon.jobs.jobs[first].status == "Stopped", what="the job to be stopped")
-    body = {"dag_run_id": run, "task_ids": ["translate"], "dry_run": False, "only_failed": True}
-    stack.call("POST", "/dags/stopped/clearTaskInstances", body)
+    stack.clear("stopped", run, "translate")
     stack.wait_for(lambda: len(running.jobs_of("stopped")) == 2, what="another job")
     amazon.pace.set(None)
     task = stack.wait_for_state("stopped", run, "translate", "success", "failed")
@@ -332,6 +339,17 @@ def test_a_wrong_key_fails_the_task_at_once_and_its_report_is_recorded(running: 
     record = stack.xcom("refused", run, "translate", REPORT_KEY)
     assert record["address"] == f"{stack.folder}/refused.failed.report.json"
     assert "/corpusmill/report/refused/" in link_of(stack, "refused")
+
+
+def test_a_running_transform_that_a_user_fails_is_stopped_if_that_was_asked_for(running: Running) -> None:
+    """The worker that looks at the job tells the service, on its way out."""
+    stack, amazon = running.stack, running.amazon
+    run = stack.trigger("ended")
+    stack.wait_for(lambda: stack.state("ended", run, "translate"), what="the name in the task's state")
+    (name,) = running.jobs_of("ended")
+    assert amazon.jobs.jobs[name].status == "InProgress"
+    stack.fail("ended", run, "translate")
+    stack.wait_for(lambda: amazon.jobs.jobs[name].status == "Stopped", what="the job to be stopped")
 
 
 def link_of(stack: Stack, dag_id: str, name: str = "Enrichment report") -> str:

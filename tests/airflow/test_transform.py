@@ -147,7 +147,7 @@ def test_rows_left_over_go_out_in_further_jobs_and_the_task_waits_again(
 ) -> None:
     """A bad line is driven into a corner over four deferrals, and an asset event tells what came of it."""
     nightly.amazon.fake.container.poison = "strikes 5."
-    ran = nightly.run()
+    ran = nightly.run(dag_id="left_over")
     assert ran.state == "success"
     assert ran.xcom("transform")["outcomes"] == {"completed": ASKED - 1, "failed": 1, "skipped": 3}
     sizes = [len(job.written) + len(job.failed_objects) for job in nightly.amazon.jobs]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -13,8 +14,8 @@ from corpusmill.errors import AuthenticationError, JobsAtWorkError
 from corpusmill.policy import FailurePolicy
 from corpusmill.prompts.ask import Ask
 from corpusmill.run import enrich
-from corpusmill.transform.aws import PassingError
-from corpusmill.transform.watching import LONGEST_WAIT, Watcher
+from corpusmill.transform.aws import ControlPlane, PassingError
+from corpusmill.transform.watching import LONGEST_WAIT, Watcher, stop_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -95,6 +96,25 @@ def test_a_run_that_may_create_nothing_writes_its_job_down(
     assert run().outcomes == {"completed": ROWS}
     assert tuple(fake.jobs.jobs) == caught.value.jobs
     assert corpusmill.read(tmp_path / "out").count_rows() == ROWS
+
+
+def test_jobs_are_stopped_one_by_one_and_each_says_what_came_of_it(run: Run, fake: FakeSageMaker) -> None:
+    """Throttling is waited for; one that does not exist is not at work; a right that is missing is no success."""
+    with pytest.raises(JobsAtWorkError) as caught:
+        run(wait=False)
+    (name,) = caught.value.jobs
+    fake.control_script = lambda operation, number: (
+        "throttled" if operation == "StopTransformJob" and number == 1 else None
+    )
+    plane = ControlPlane(region=fake.region, endpoint_url=fake.url)
+    with contextlib.closing(plane):
+        told = stop_all(plane, ["corpusmill-none", name])
+        assert told == {"corpusmill-none": "is not at work", name: "is told to stop"}
+        assert fake.jobs.jobs[name].over.wait(30)
+        fake.control_script = lambda *_: "access_denied"
+        (refused,) = stop_all(plane, [name]).values()
+    assert refused.startswith("could not be stopped; stop it by hand")
+    assert "not authorized" in refused
 
 
 class Plane:

@@ -124,8 +124,7 @@ class TransformJobOperator(EnrichOperator):
         names = tuple(dict.fromkeys((*self._jobs, *self._used())))
         super().on_kill()
         if self.stop_on_kill and names:
-            with contextlib.closing(self._plane(self._transform())) as plane:
-                self._stop(plane, names)
+            self._stop(names)
 
     def take_engine(self, engine: Any) -> None:
         """Hear what runs: first what fills the store, which knows the jobs, then the engine."""
@@ -196,6 +195,7 @@ class TransformJobOperator(EnrichOperator):
             seen = watcher.look()
             self.log.info("%s", seen)
             if seen.ending is None and self.deferrable:
+                self._check_killed()
                 self.defer(trigger=self._trigger(transform, names, forget=forget), method_name="taken_up")
             told = seen.statuses
             while seen.ending is None:
@@ -243,8 +243,7 @@ class TransformJobOperator(EnrichOperator):
             self.log.warning("what the jobs have written could not be taken in now: %s", error)
         goes_on = "they go on: clear the task to take them up"
         if self.stop_at_deadline:
-            with contextlib.closing(self._plane(transform)) as plane:
-                self._stop(plane, self._jobs)
+            self._stop(self._jobs)
             goes_on = "they are told to stop"
         self._forget(context)
         raise AirflowFailException(
@@ -252,14 +251,12 @@ class TransformJobOperator(EnrichOperator):
             f"({', '.join(self._jobs)}); {goes_on}"
         )
 
-    def _stop(self, plane: ControlPlane, names: Sequence[str]) -> None:
-        for name in names:
-            try:
-                stopped = plane.stop(name)
-            except Exception:  # the others are to be stopped all the same
-                self.log.exception("%s could not be stopped; stop it by hand", name)
-                continue
-            self.log.info("%s %s", name, "is told to stop" if stopped else "is not at work")
+    def _stop(self, names: Sequence[str]) -> None:
+        from corpusmill.transform.watching import stop_all
+
+        with contextlib.closing(self._plane(self._transform())) as plane:
+            for name, done in stop_all(plane, names).items():
+                self.log.info("%s %s", name, done)
 
     # where jobs are looked at
 

@@ -102,10 +102,11 @@ class TransformJobsTrigger(BaseTrigger):
         """Stop the jobs because a user has ended the task, if that was asked for."""
         if not self.stop_on_kill:
             return
-        plane = await self._open()
-        for name in self.names:
-            stopped = await asyncio.to_thread(plane.stop, name)
-            self.log.info("%s %s", name, "is told to stop" if stopped else "is not at work")
+        from corpusmill.transform.watching import stop_all
+
+        done = await asyncio.to_thread(stop_all, await self._open(), self.names)
+        for name, what in done.items():
+            self.log.info("%s %s", name, what)
 
     async def cleanup(self) -> None:
         """Close the connections. The jobs go on: this also happens when another triggerer takes over."""

@@ -119,9 +119,11 @@ class ControlPlane:
         self._call(self.sagemaker.create_transform_job, **request, missing=("ResourceInUse",))
 
     def stop(self, name: str) -> bool:
-        """Stop a transform job; False when it is not at work."""
+        """Stop a transform job; False when it is not at work. Raises `AuthenticationError` where one may not."""
         try:
             self._call(self.sagemaker.stop_transform_job, TransformJobName=name)
+        except AuthenticationError:
+            raise
         except EndpointError:
             return False
         return True

@@ -91,12 +91,15 @@ class _Known:
         """Know nothing yet of the jobs that are to be learnt from."""
         self._numbers = KeyNumbers(sum(job.plan.rows for job in jobs))
         self._awaited: list[bool] = []
+        self._before: list[set[int]] = []
         self.groups: list[_Failed] = []
 
     def learn(self, job: OpenJob, packed: Iterable[bytes], *, collected: bool) -> None:
         """Learn from an open job; later ones count more than earlier ones."""
         number, settled = len(self._awaited), job.settled
         self._awaited.append(settled is None or not collected)
+        before: set[int] = set()
+        self._before.append(before)
         for index, (shard, keys) in enumerate(zip(job.plan.shards, packed, strict=True)):
             missing: set[int] = set()
             if settled is not None and index in settled.missing:
@@ -105,6 +108,8 @@ class _Known:
                 reason = settled.reasons.get(index, settled.reason)
                 self.groups.append(_Failed(shard.fails + guilty, reason, number))
             for position, line in enumerate(read_keys(keys)):
+                if number and (noted := self._numbers.get(line.key)) is not None:
+                    before.add(self._job(noted))
                 self._numbers.put(line.key, -len(self.groups) if position in missing else number)
 
     def place(self, key: bytes) -> int:
@@ -117,9 +122,19 @@ class _Known:
         if not len(self._numbers):
             return set()
         found = {self._numbers.get(key) for prompt in asked for key in prompt.keys if key is not None}
-        return {
-            number if number >= 0 else self.groups[-number - 1].job for number in found if number is not None
-        }
+        return {self._job(number) for number in found if number is not None}
+
+    def with_earlier(self, jobs: set[int]) -> set[int]:
+        """Add the jobs that lines of these have gone through before: their numbers are smaller."""
+        found = set(jobs)
+        for number in range(len(self._before) - 1, -1, -1):
+            if number in found:
+                found |= self._before[number]
+        return found
+
+    def _job(self, number: int) -> int:
+        """Give the number of the job that the number of a key stands for."""
+        return number if number >= 0 else self.groups[-number - 1].job
 
 
 def plan_rows(
@@ -170,7 +185,7 @@ def plan_rows(
         (line,) = read_keys(packed)
         plan.refused[line.key] = (FAILED, f"this row failed alone in a transform job: {reason}")
     plan.awaited = [jobs[number].plan.name for number in sorted(awaited)]
-    plan.touched = [jobs[number].plan.name for number in sorted(touched)]
+    plan.touched = [jobs[number].plan.name for number in sorted(known.with_earlier(touched))]
     reach("transform.planned")
     return plan
 

@@ -1,6 +1,6 @@
 """Looking at jobs until they have ended, a moment has passed, or the service has not answered for too long.
 
-Nothing here sleeps: whoever looks is told how long to wait before the next look, so that an event loop and a worker
+Looking does not sleep: whoever looks is told how long to wait before the next look, so that an event loop and a worker
 wait each in its own way. A look that failed says nothing about a job.
 """
 
@@ -10,8 +10,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
-from corpusmill.errors import EndpointError
-from corpusmill.transform.aws import PassingError
+from corpusmill.errors import CorpusmillError, EndpointError
+from corpusmill.transform.aws import PassingError, Patience
 from corpusmill.transform.filling import TERMINAL
 
 if TYPE_CHECKING:
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 LONGEST_WAIT: Final = 300.0
 """Seconds between two looks that fail, at most, unless two looks are further apart anyway."""
+
+STOP_PATIENCE: Final = 15.0
+"""Seconds for which a call that stops a job may fail: whoever is killed has not much time."""
 
 Ending = Literal["ended", "late", "unreachable"]
 """Why looking is at an end: all jobs ended, the deadline passed, or nobody answered for longer than the patience."""
@@ -98,6 +101,29 @@ class Watcher:
         if trouble and now - self._failing_since >= self._patience:
             return "unreachable"
         return None
+
+
+def stop_all(plane: ControlPlane, names: Iterable[str]) -> dict[str, str]:
+    """Tell jobs to stop, and give by their names what came of it.
+
+    One that cannot be stopped leaves the others out of it. Blocks for as long as the calls take; what fails in passing
+    is called again for a while.
+    """
+    call = Patience(STOP_PATIENCE, sleep=_pause).call
+    found = {}
+    for name in names:
+        try:
+            stopped = call(plane.stop, name)
+        except CorpusmillError as error:
+            found[name] = f"could not be stopped; stop it by hand ({error})"
+        else:
+            found[name] = "is told to stop" if stopped else "is not at work"
+    return found
+
+
+def _pause(seconds: float) -> bool:
+    time.sleep(seconds)
+    return True
 
 
 def told(statuses: Mapping[str, str]) -> str:
