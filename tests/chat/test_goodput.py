@@ -163,12 +163,12 @@ def test_a_window_is_used_up_and_hardly_overdrawn(run: Run, *, headers: bool) ->
     assert server.refused <= 0.01
 
 
-@pytest.mark.parametrize("latency", [0.1, 0.5, 2.0])
-def test_tokens_are_used_up_and_hardly_overdrawn(run: Run, latency: float) -> None:
-    """Though an answer's tokens are known only when it is there."""
+@pytest.mark.parametrize(("latency", "least"), [(0.1, 0.97), (0.5, 0.97), (2.0, 0.9)])
+def test_tokens_are_used_up_and_hardly_overdrawn(run: Run, latency: float, least: float) -> None:
+    """Though an answer's tokens are known only when it is there, and what went out until then is owed."""
     server = Server(limits=RateLimits(tokens_per_minute=300_000, token_burst=5_000), latency=latency)
     run(work(server, Limits(concurrency=256 if latency > 1 else 64)))
-    assert server.tokens_per_second >= 5_000 * 0.97
+    assert server.tokens_per_second >= 5_000 * least
     assert server.refused <= 0.0125
 
 

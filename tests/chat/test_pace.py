@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from corpusmill.chat.pace import BURST_SECONDS, REST, Pace
+from corpusmill.chat.pace import BURST_SECONDS, REST, SPREAD, Pace
 
 
 def engaged(*, per_second: float = 50.0) -> Pace:
@@ -78,30 +78,23 @@ def test_refusals_of_one_moment_count_once() -> None:
 
 
 def test_a_pause_is_made_up_for_but_by_no_more_than_a_burst() -> None:
-    """A minute's pause lets no minute's worth go out at once."""
+    """After a minute's pause no minute's worth goes out: a second's, in a third of a second."""
     pace = engaged()
     pace.paused(70.0)
-    count = 0
-    while pace.ready_in(70.0) == 0.0:
-        pace.sent(70.0)
-        count += 1
-    assert count == pytest.approx(50 * BURST_SECONDS, abs=1)
+    burst = send_until(pace, 70.0, 70.0 + BURST_SECONDS / (SPREAD - 1))
+    assert burst == pytest.approx(50 * BURST_SECONDS * SPREAD / (SPREAD - 1), rel=0.1)
+    assert send_until(pace, 70.5, 71.0) <= 50 * 1.5
 
 
 def test_a_server_that_keeps_no_burst_is_not_sent_one_again() -> None:
     """What was refused right after a pause is less than was thought to be there."""
     pace = engaged()
     pace.paused(11.0)
-    numbers = []
-    while pace.ready_in(11.0) == 0.0:
-        numbers.append(pace.sent(11.0))
-    assert pace.refused(numbers[5], 11.0, 11.002)
+    assert send_until(pace, 11.0, 11.03) <= 8
+    assert pace.refused(pace.number, 11.03, 11.032)
     pace.paused(13.0)
-    count = 0
-    while pace.ready_in(13.0) == 0.0:
-        pace.sent(13.0)
-        count += 1
-    assert 1 <= count <= 5
+    rate = pace.rate or 0.0
+    assert send_until(pace, 13.0, 13.3) <= 8 + rate * 0.3
 
 
 def test_a_pace_that_helps_nothing_is_given_up_and_tried_again_later() -> None:
@@ -134,3 +127,17 @@ def test_what_was_not_sent_is_put_back() -> None:
     assert pace.ready_in(10.02) > 0
     pace.unused()
     assert pace.ready_in(10.02) == 0.0
+
+
+def test_many_that_were_let_in_right_after_a_refusal_tell_that_it_was_by_chance() -> None:
+    """Where nothing was left, twenty of the next thousandth of a second would not have been let in."""
+    for by_chance in (True, False):
+        pace = Pace()
+        for number in range(100):
+            pace.sent(number / 1_000)
+        refused = pace.sent(0.1)
+        after = [pace.sent(0.1) for _ in range(20)]
+        assert pace.refused(refused, 0.1, 0.101)
+        for number in after:
+            assert by_chance or pace.refused(number, 0.1, 0.101)
+        assert pace.refused(pace.sent(0.2), 0.2, 0.201) is not by_chance

@@ -16,6 +16,9 @@ LEAST_SECONDS = 0.5
 LEAST_LET_IN = 4
 """Two refusals that are to tell a rate lie at least so far apart, and have so many between them."""
 
+FIRST_SECONDS = 0.05
+"""The first guess is what was let in over no less than these."""
+
 SMOOTHING = 30.0
 """How many let in make a measurement that counts as much as what is known."""
 
@@ -33,11 +36,19 @@ QUIET = 7.0
 GROWTH_DOUBLES = 3.0
 """When nothing was refused for so many seconds, the growth doubles in each of so many."""
 
-BACK = 0.7
-"""What a rate of which little is known is multiplied with at a refusal that measures nothing."""
+BACK = 0.5
+"""A rate of which little is known comes down to the share that was let in lately, and to no less than this one."""
+
+SURER_SOON = 0.7
+"""What its growth is multiplied with then, right after a pause."""
 
 BURST_SECONDS = 1.0
 """What may go out at once after a pause, as seconds of the rate; less where the server has been seen to keep less."""
+
+SPREAD = 4.0
+AT_ONCE = 0.005
+"""And no faster than so many times the rate, but for what so many seconds of that come to: of what goes out in one
+moment, some overtakes other, and a refusal tells less."""
 
 KEPT = 0.9
 """And then this share of what it has kept, so that something is left for what follows."""
@@ -53,9 +64,14 @@ BY_CHANCE = 6
 MANY = 0.02
 """It does not when more of them are refused than these few and this share."""
 
+AGAIN = 3
 FEW = 0.005
-SUNK = 0.75
-"""Nor when more than this share of them is refused time and again, while the rate sinks to this share of itself."""
+SUNK = 0.5
+"""Nor when more of them than these are refused, and than this share, while the rate sinks to this share of itself."""
+
+TELLING = 8
+TELLING_TIMES = 3.0
+"""Nor when so many went out right after the first refusal, so many times what the rate allows, and were let in."""
 
 REST = 60.0
 """Seconds for which it is not tried again then; twice as long each time."""
@@ -72,6 +88,7 @@ class Pace:
     growth: float = FASTEST
     number: int = 0
     _level: float = 0.0
+    _next: float = 0.0
     _updated: float = 0.0
     _first_sent: float | None = None
     _emptied_at: int = 0
@@ -81,6 +98,11 @@ class Pace:
     _reacted: float = float("-inf")
     _pressed: bool = False
     _kept: float = float("inf")
+    _lately_from: int = 0
+    _refused_lately: int = 0
+    _after: tuple[int, int] = (0, 0)
+    _refused_after: int = 0
+    _expected_after: float = 0.0
     _soon: int = 0
     _paused_until: float = float("-inf")
     _trial_from: int = 0
@@ -94,7 +116,7 @@ class Pace:
         if self.rate is None:
             return 0.0
         self._refill(now)
-        missing = 1.0 - self._level
+        missing = max(1.0 - self._level, (1.0 - self._next) / SPREAD)
         if missing <= _NEGLIGIBLE:
             return 0.0
         self._pressed = True
@@ -108,11 +130,13 @@ class Pace:
         if self.rate is not None:
             self._refill(now)
             self._level -= 1.0
+            self._next -= 1.0
         return self.number
 
     def unused(self) -> None:
         """Note that one which was to go out did not."""
         self._level += 1.0
+        self._next += 1.0
 
     def paused(self, until: float) -> None:
         """Note that nothing will go out until then."""
@@ -125,26 +149,51 @@ class Pace:
         if self.rate is None:
             self._begin(number, sent, now)
             return True
+        self._refused_after += self._after[0] < number <= self._after[1]
         if number <= self._emptied_at:
             return True
         self._refused_since += 1
+        self._refused_lately += 1
         # What went out before the pace took hold only says again that nothing was left.
         if sent > self._reacted:
+            if self._was_let_in_after():
+                return self._give_up(now)
             self._trial_refused += 1
             self._measure(number, sent)
-            self._reacted = now
+            self._react(now)
         self._empty(number, sent, now)
         return self._helps(now)
 
     def _begin(self, number: int, sent: float, now: float) -> None:
         assert self._first_sent is not None
-        self.rate = (number - 1) / max(sent - self._first_sent, LEAST_SECONDS)
+        self.rate = (number - 1) / max(sent - self._first_sent, FIRST_SECONDS)
         self.growth = FASTEST
         self._kept = float("inf")
         self._try_anew()
-        self._reacted = now
+        self._react(now)
+        # Before the pace took hold nothing was sent in bursts, in which one overtakes another.
+        self._after, self._refused_after = (number, self.number), 0
+        self._expected_after = self.rate * (now - sent)
         self._measure_from(number, sent)
         self._empty(number, sent, now)
+
+    def _react(self, now: float) -> None:
+        self._reacted = now
+        self._lately_from, self._refused_lately = self.number, 0
+        self._after = (0, 0)
+
+    def _was_let_in_after(self) -> bool:
+        """Tell whether many were let in right after a refusal: then it did not mean that nothing was left."""
+        many = self._after[1] - self._after[0]
+        if many < TELLING or many < TELLING_TIMES * self._expected_after:
+            return False
+        return self._refused_after < many / TELLING_TIMES
+
+    def _give_up(self, now: float) -> bool:
+        self.rate = None
+        self._rests_until = now + self._rest
+        self._rest *= 2.0
+        return False
 
     def _measure_from(self, number: int, sent: float) -> None:
         self._from, self._from_number, self._refused_since = sent, number, 0
@@ -160,7 +209,7 @@ class Pace:
             self._soon += 1
             if self.growth > UNSURE:
                 self.rate = max(let_in / seconds, self.rate * BACK)
-                self.growth *= BACK
+                self.growth *= SURER_SOON
                 self._measure_from(number, sent)
                 return
             if self._soon == 1:
@@ -170,7 +219,7 @@ class Pace:
             self._kept *= BURST_GROWTH
         if seconds < LEAST_SECONDS or let_in < LEAST_LET_IN:
             if self.growth > UNSURE:
-                self.rate *= BACK
+                self.rate *= self._let_in_lately(number)
             return
         self._measure_from(number, sent)
         seen = let_in / seconds
@@ -180,6 +229,11 @@ class Pace:
         else:
             self.rate += (seen - self.rate) * let_in / (let_in + SMOOTHING)
         self.growth = max(SLOWEST, self.growth * SURER)
+
+    def _let_in_lately(self, number: int) -> float:
+        """Give the share that was let in of what went out since the last refusal was reacted to."""
+        tried = max(1, number - self._lately_from)
+        return max(BACK, 1.0 - self._refused_lately / tried)
 
     def _empty(self, number: int, sent: float, now: float) -> None:
         """Begin anew from the moment at which nothing was left."""
@@ -197,12 +251,9 @@ class Pace:
             self._try_anew()
             self._settled_rate = self.rate
             return True
-        sinks = tried >= TRIAL and self.rate < self._settled_rate * SUNK and refused > tried * FEW
+        sinks = refused > max(AGAIN, tried * FEW) and self.rate < self._settled_rate * SUNK
         if refused > BY_CHANCE + tried * MANY or sinks:
-            self.rate = None
-            self._rests_until = now + self._rest
-            self._rest *= 2.0
-            return False
+            return self._give_up(now)
         if tried >= TRIAL:
             self._try_anew()
         return True
@@ -216,6 +267,8 @@ class Pace:
         if seconds <= 0:
             return
         self._level = min(self._burst, self._level + seconds * self.rate)
+        spread = self.rate * SPREAD
+        self._next = min(max(1.0, spread * AT_ONCE), self._next + seconds * spread)
         self._updated = now
         if not self._pressed:
             return
