@@ -40,9 +40,9 @@ def test_under_all_faults_at_once_each_row_has_its_own_answer_after_as_many_atte
 
 def test_an_endpoint_that_restarts_amid_faults_costs_attempts_and_no_row(tmp_path: Path) -> None:
     """The breaker opens, a probe finds it back, and every row is answered."""
-    case = chaos.Chaos(rows=400, share=0.05, permanent=0.0, read_timeout=1.0)
+    case = chaos.Chaos(rows=250, share=0.05, permanent=0.0, read_timeout=1.0)
     fates = case.fates()
-    report, stats, outages = chaos.through_restarts(case, tmp_path, at=[50], stream=True)
+    report, stats, outages = chaos.through_restarts(case, tmp_path, at=[40], stream=True)
     assert outages == 1
     chaos.check_rows(case, report, tmp_path / "out", fates)
     chaos.check_attempts(case, report, stats, fates, torn=outages * case.concurrency)
@@ -50,9 +50,9 @@ def test_an_endpoint_that_restarts_amid_faults_costs_attempts_and_no_row(tmp_pat
 
 def test_a_line_that_swallows_everything_for_a_while_costs_attempts_and_no_row(tmp_path: Path) -> None:
     """Connections stand and nothing comes: each request in flight runs into its time-out, then one at a time asks."""
-    case = chaos.Chaos(rows=400, share=0.05, permanent=0.0, read_timeout=1.0)
+    case = chaos.Chaos(rows=250, share=0.05, permanent=0.0, read_timeout=1.0)
     fates = case.fates()
-    report, stats, outages = chaos.through_silence(case, Valve(), tmp_path, at=[50], mended=chaos.is_down)
+    report, stats, outages = chaos.through_silence(case, Valve(), tmp_path, at=[40], mended=chaos.is_down)
     assert outages == 1
     chaos.check_rows(case, report, tmp_path / "out", fates)
     chaos.check_attempts(case, report, stats, fates, torn=outages * case.concurrency)
@@ -63,13 +63,13 @@ def test_a_name_that_does_not_resolve_for_a_while_costs_attempts_and_no_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was never sent is never counted as paid."""
-    case = chaos.Chaos(rows=400, share=0.05, permanent=0.0, read_timeout=1.0)
+    case = chaos.Chaos(rows=250, share=0.05, permanent=0.0, read_timeout=1.0)
     fates = case.fates()
     names = chaos.Names()
     monkeypatch.setattr(socket, "getaddrinfo", names)
     monkeypatch.setenv("NO_PROXY", chaos.NAME)
     monkeypatch.setenv("no_proxy", chaos.NAME)
-    report, stats, outages = chaos.through_lost_names(case, names, tmp_path, at=[50])
+    report, stats, outages = chaos.through_lost_names(case, names, tmp_path, at=[40])
     assert outages == 1
     assert names.asked_in_vain > 0
     chaos.check_rows(case, report, tmp_path / "out", fates)
