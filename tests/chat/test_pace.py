@@ -141,3 +141,13 @@ def test_many_that_were_let_in_right_after_a_refusal_tell_that_it_was_by_chance(
         for number in after:
             assert by_chance or pace.refused(number, 0.1, 0.101)
         assert pace.refused(pace.sent(0.2), 0.2, 0.201) is not by_chance
+
+
+def test_a_server_that_refuses_everything_for_a_while_is_asked_again_soon() -> None:
+    """However often it refuses, nobody waits for longer than ten seconds for the next attempt."""
+    pace = engaged()
+    now = 10.0
+    for _ in range(100):
+        now += pace.ready_in(now)
+        pace.refused(pace.sent(now), now, now + 0.01)
+        assert pace.ready_in(now + 0.01) <= 10.0

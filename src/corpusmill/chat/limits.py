@@ -184,12 +184,10 @@ class Limiter:
         delay = self.pace.ready_in(now)
         if delay > 0:
             return Wait(reason="as many a second as the server has let in", until=now + delay)
-        for allowance, amount, what in (
-            (self._requests, 1.0, "requests"),
-            (self._tokens, permit.tokens, "tokens"),
-        ):
-            if allowance.known and (delay := allowance.ready_in(amount, now)) > 0:
-                return Wait(reason=f"the server says that no {what} are left", until=now + delay)
+        if self._requests.known and (delay := self._requests.ready_in(1.0, now)) > 0:
+            return Wait(reason="the server says that no requests are left", until=now + delay)
+        if self._tokens.known and (delay := self._tokens.ready_in(permit.tokens, now)) > 0:
+            return Wait(reason="the server says that no tokens are left", until=now + delay)
         return None
 
     def leave(self, permit: Permit) -> None:
