@@ -39,9 +39,6 @@ GROWTH_DOUBLES = 3.0
 BACK = 0.5
 """A rate of which little is known comes down to the share that was let in lately, and to no less than this one."""
 
-LEAST_RATE = 0.1
-"""But a rate that was not measured is no lower than this: whoever refuses everything for a while is asked again."""
-
 SURER_SOON = 0.7
 """What its growth is multiplied with then, right after a pause."""
 
@@ -222,7 +219,7 @@ class Pace:
             self._kept *= BURST_GROWTH
         if seconds < LEAST_SECONDS or let_in < LEAST_LET_IN:
             if self.growth > UNSURE:
-                self.rate = max(LEAST_RATE, self.rate * self._let_in_lately(number))
+                self.rate *= self._let_in_lately(number)
             return
         self._measure_from(number, sent)
         seen = let_in / seconds
