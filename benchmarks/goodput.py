@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     Attempts = Sequence[tuple[float, float, bool, int]]
 
 COLD, STEADY = 10.0, 60.0
+PATIENCE = 60.0
+"""Seconds that a client gets to start and to end, beyond its time."""
+
 SIDE_BY_SIDE = 2
 """So many servers at once, each with its clients: what they do together must not keep the machine busy."""
 
@@ -157,15 +160,18 @@ def steady(bench: Bench, server: str, client: str, corpus: str) -> dict[str, Any
         except PeerError as error:
             return {"error": str(error)}
     with limited_server(manner) as base_url:
-        done = subprocess.run(
-            command(function, {**arguments, "base_url": base_url}, python=python),
-            cwd=ROOT,
-            env=surroundings(),
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=seconds + 60,
-        )
+        try:
+            done = subprocess.run(
+                command(function, {**arguments, "base_url": base_url}, python=python),
+                cwd=ROOT,
+                env=surroundings(),
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=seconds + PATIENCE,
+            )
+        except subprocess.TimeoutExpired:
+            return {"error": f"did not end within {seconds + PATIENCE:.0f} s"}
         if done.returncode:
             return {"error": last_line(done.stderr)}
         found = shares(*record_of(base_url), manner, cold=cold, steady=lasting)
