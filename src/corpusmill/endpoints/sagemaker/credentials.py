@@ -66,7 +66,7 @@ def aws_credentials(
     secret_key: str | None = None,
     session_token: str | None = None,
     role: AssumedRole | None = None,
-    origin: str,
+    origin: str = "the AWS credentials",
 ) -> AwsCredentials | None:
     """Give credentials made of texts, blanks around them taken off; None when there are none.
 
