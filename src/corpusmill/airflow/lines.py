@@ -43,7 +43,8 @@ def line(progress: Progress) -> str:
     """Say how a run stands: rows, rate, time left, tokens, answers from the store, refusals for speed."""
     total = progress.total
     rows = f"{progress.rows:,} rows" if total is None else f"{progress.rows:,} of {total:,} rows"
-    if not progress.concurrency:  # nobody is asked from here: rows are sent to a transform job, or taken out of one
+    if not progress.concurrency:
+        # Nobody is asked from here: rows are sent to a transform job, or taken out of one.
         return f"{progress.phase}: {rows}"
     rate = progress.rows / progress.seconds if progress.seconds > 0 else 0.0
     words = [rows, f"{rate:,.1f} a second"]
