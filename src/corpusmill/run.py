@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     import httpx
 
     from corpusmill.endpoints import Endpoint
+    from corpusmill.engine.door import EngineThread
     from corpusmill.engine.engine import Engine, Progress
     from corpusmill.outcome import Status
     from corpusmill.plan import Plan
@@ -226,13 +229,15 @@ def _stream(
             refused=None if conduct.mode == "replay" else held_beside(endpoint),
         )
         thread = run.start(opened.chunks(), output)
+        leave = partial(_leave, output, thread)
+        # Whoever still holds the iterator when the interpreter ends closes it too late: no thread runs any more.
+        atexit.register(leave)
         try:
             yield from output.batches(thread.done)
             thread.wait()
         finally:
-            output.abandon()
-            if not thread.done.is_set():
-                thread.tear_away()
+            atexit.unregister(leave)
+            leave()
             run.part(thread)
         report = run.report(output=None, job={})
         report.check()
@@ -240,6 +245,13 @@ def _stream(
         if on_report is not None:
             on_report(report)
         refuse_failures(report, conduct.failures, None, log)
+
+
+def _leave(output: OrderedOutput, thread: EngineThread) -> None:
+    """Take no batch any more, and end the asking if it has not ended by itself."""
+    output.abandon()
+    if not thread.done.is_set():
+        thread.tear_away()
 
 
 def _filling(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import subprocess
+import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -218,6 +221,83 @@ def test_whoever_leaves_a_stream_early_stops_the_asking_and_keeps_what_was_paid(
     assert rows == 600
     assert endpoint.stats(details=False).computed == 600
     assert reports[0].cached == left.computed
+
+
+def test_a_source_that_breaks_off_while_it_is_waited_for_is_told_of_once(
+    tmp_path: Path, endpoint: FakeEndpoint, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its error is raised where the batches are taken, and nothing else complains of it."""
+    handed_out = threading.Event()
+
+    def source() -> Iterator[pa.RecordBatch]:
+        yield from table(20).to_batches()
+        handed_out.wait(20)
+        raise OSError("the line is dead")
+
+    stream = corpusmill.enrich_batches(
+        source(), ASK, endpoint=endpoint_at(endpoint), store=store_in(tmp_path)
+    )
+    assert next(stream).num_rows == 20
+    handed_out.set()
+    with pytest.raises(OSError, match="the line is dead"):
+        next(stream)
+    gc.collect()
+    assert [record for record in caplog.records if record.name == "asyncio"] == []
+
+
+def test_whoever_leaves_a_stream_does_not_wait_for_a_silent_source(
+    tmp_path: Path, endpoint: FakeEndpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody can interrupt the source; its thread is left to itself, and keeps no process alive."""
+    monkeypatch.setattr("corpusmill.engine.reading.LAST_MOMENT", 0.01)
+    said_something = threading.Event()
+
+    def source() -> Iterator[pa.RecordBatch]:
+        yield from table(20).to_batches()
+        said_something.wait(60)
+
+    stream = corpusmill.enrich_batches(
+        source(), ASK, endpoint=endpoint_at(endpoint), store=store_in(tmp_path)
+    )
+    next(stream)
+    stream.close()  # type: ignore[attr-defined]
+    left = [
+        thread
+        for thread in threading.enumerate()
+        if thread.name.startswith("corpusmill") and "fake" not in thread.name
+    ]
+    said_something.set()
+    assert [thread.name for thread in left] == ["corpusmill-source"]
+    assert left[0].daemon
+    left[0].join()
+
+
+HELD = """
+import sys, threading
+import corpusmill, pyarrow as pa
+def source():
+    yield pa.record_batch({"text": ["a text"]})
+    threading.Event().wait()
+stream = corpusmill.enrich_batches(
+    source(), corpusmill.Ask(template="{text}", into="topic"),
+    endpoint=corpusmill.OpenAICompatible(sys.argv[1], "any"), store=f"sqlite:///{sys.argv[2]}/store.db",
+)
+for batch in stream:
+    raise ValueError("the consumer has broken")
+"""
+
+
+def test_a_program_ends_though_it_still_holds_a_stream(tmp_path: Path, endpoint: FakeEndpoint) -> None:
+    """As it does after an error in the loop; and though the source is silent."""
+    ended = subprocess.run(
+        [sys.executable, "-c", HELD, endpoint.base_url, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode == 1
+    assert ended.stderr.splitlines()[-1] == "ValueError: the consumer has broken"
 
 
 def test_of_several_choices_the_first_fills_the_column_and_all_can_be_had(

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict, deque
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -26,6 +25,7 @@ from corpusmill.engine.asking import Asker, Pending, Terms
 from corpusmill.engine.ladder import Rung
 from corpusmill.engine.passes import Passes
 from corpusmill.engine.reading import Reading
+from corpusmill.engine.side_thread import SideThread
 from corpusmill.engine.tally import Ledger, Timeline, Wire
 from corpusmill.errors import (
     BrokenEndpointError,
@@ -196,8 +196,8 @@ class Engine:
             connections=work.limits.concurrency, timeouts=timeouts
         )
         client = open_client(work.endpoint, transport=transport, timeouts=timeouts)
-        self._desk = ThreadPoolExecutor(1, "corpusmill-desk")
-        self._press = ThreadPoolExecutor(1, "corpusmill-press")
+        self._desk = SideThread("corpusmill-desk")
+        self._press = SideThread("corpusmill-press")
         writer = GroupWriter(work.store, work.member.owner)
         self._limiter = Limiter(work.limits, clock=time.monotonic, name=shown_url(work.endpoint.url))
         self._asker = Asker(
@@ -226,10 +226,10 @@ class Engine:
             await asyncio.gather(reader, ticker, *self._tasks, return_exceptions=True)
             await writer.close()
             await client.aclose()
-            await asyncio.to_thread(self._desk.shutdown, wait=True, cancel_futures=True)
-            await asyncio.to_thread(self._reading.close)
+            await self._desk.close(cancel=True)
+            await self._reading.close()
             # What is bound is written out, unless the run comes to nothing anyway.
-            await asyncio.to_thread(self._press.shutdown, wait=True, cancel_futures=self._ending is not None)
+            await self._press.close(cancel=self._ending is not None)
         if self._store_failure is not None:
             # Whatever ended the run first, answers that could not be kept are the worse news.
             raise self._store_failure
@@ -285,11 +285,10 @@ class Engine:
     # reading
 
     async def _read(self) -> None:
-        assert self._loop is not None
         try:
             while not self._all_read:
                 await self._wait_for_room()
-                chunk = await self._loop.run_in_executor(self._desk, self._read_on)
+                chunk = await asyncio.wrap_future(self._desk.submit(self._read_on))
                 if chunk is not None:
                     self._admit(chunk)
                 elif not self._all_read:
@@ -485,9 +484,8 @@ class Engine:
     # binding
 
     def _bind(self, chunk: OpenChunk) -> None:
-        assert self._loop is not None
         self._settled.append(chunk)
-        binding = self._loop.run_in_executor(self._desk, self._bind_settled)
+        binding = asyncio.wrap_future(self._desk.submit(self._bind_settled))
         binding.add_done_callback(self._bound)
 
     def _bind_settled(self) -> list[OpenChunk]:

@@ -8,16 +8,18 @@ rows only after it has seen what came of the last ones.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from corpusmill.engine.pages import OpenChunk
+from corpusmill.engine.side_thread import SideThread
 from corpusmill.engine.stored import stored_answers
 from corpusmill.killpoints import reach
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from concurrent.futures import Future
 
     import pyarrow as pa
 
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
 
 MOMENT = 0.02
 """Seconds for which it is not worth while to turn to anything else."""
+
+LAST_MOMENT = 1.0
+"""Seconds that a source gets to come back once nobody wants its rows any more: one that is silent may never do so."""
 
 
 class Chunk(Protocol):
@@ -62,8 +67,8 @@ class Reading:
         self._store = store
         self._terms = terms
         self._invocation = invocation
-        self._source = ThreadPoolExecutor(1, "corpusmill-source")
-        self._look_ups = ThreadPoolExecutor(1, "corpusmill-look-up")
+        self._source = SideThread("corpusmill-source")
+        self._look_ups = SideThread("corpusmill-look-up")
         self._read: Future[Chunk | None] | None = None
         self._ahead: _Ahead | None = None
         self.ended = False
@@ -90,12 +95,14 @@ class Reading:
     async def coming(self) -> None:
         """Wait until the source has something, or has ended."""
         if self._ahead is None and self._read is not None:
-            await asyncio.wait({asyncio.wrap_future(self._read)})
+            # What the source has raised is raised by `next`.
+            with contextlib.suppress(Exception):
+                await asyncio.wrap_future(self._read)
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """End the threads; nothing is read any more."""
-        for threads in (self._source, self._look_ups):
-            threads.shutdown(wait=True, cancel_futures=True)
+        await self._source.close(cancel=True, patience=LAST_MOMENT)
+        await self._look_ups.close(cancel=True)
 
     def _look_up_next(self, patience: float) -> _Ahead | None:
         """Take what has been read, waiting for it for so many seconds; have its rows looked up, and read on."""
