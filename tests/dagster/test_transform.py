@@ -18,6 +18,9 @@ import pytest
 
 from corpusmill import read
 from corpusmill.dagster import Dimension, transform_assets
+from corpusmill.dagster.assets import step_of
+from corpusmill.dagster.blueprint import Blueprint
+from corpusmill.dagster.execution import Execution, Finished
 from corpusmill.dagster.transform_sensor import JOBS, Awaited, jobs_in, judge
 from corpusmill.errors import UsageError
 from corpusmill.testing import expected_answer
@@ -309,6 +312,51 @@ def test_partitions_have_jobs_and_runs_of_their_own(
             runs.events(result, "translated")[key].metadata["dagster/partition_row_count"].value == ROWS // 2
         )
     assert len(fake.jobs.jobs) == 2
+
+
+def test_a_partition_that_is_not_collected_yet_is_not_told_of_as_made(runs: Runs) -> None:
+    """Steps that follow wait for all partitions of the run; those that are made are told of as ever."""
+    languages = Dimension(definition=dg.StaticPartitionsDefinition(["en", "de"]))
+    partitions = languages.definition
+    spec = dg.AssetSpec("translated", partitions_def=partitions, skippable=True)
+    followed: list[str] = []
+
+    def events(context: dg.AssetExecutionContext) -> Iterator[Any]:
+        def work(partition: str | None) -> Finished | None:
+            return None if partition == "de" else Finished(metadata={}, version=dg.DataVersion("1"))
+
+        execution = Execution(context=context, dimensions={"lang": languages}, spec=spec, rules={}, work=work)
+        yield from execution.events()
+
+    def follow(context: dg.AssetExecutionContext) -> Iterator[Any]:
+        followed.extend(context.partition_keys)
+        yield from ()
+
+    collecting = step_of(
+        spec,
+        Blueprint(job={}, dimensions={"lang": languages}),
+        events,
+        rules={},
+        backfill_policy=None,
+        pool=None,
+        op_tags=None,
+        retry_policy=None,
+    )
+    following = step_of(
+        dg.AssetSpec("following", deps=["translated"], partitions_def=partitions, skippable=True),
+        Blueprint(job={}, dimensions={"lang": languages}),
+        follow,
+        rules={},
+        backfill_policy=None,
+        pool=None,
+        op_tags=None,
+        retry_policy=None,
+    )
+    definitions = dg.Definitions(assets=[collecting, following])
+    result = runs.materialise(definitions, assets=["translated", "following"], span=("en", "de"))
+    assert result.success
+    assert set(runs.events(result, "translated")) == {"en"}
+    assert followed == []
 
 
 def test_submissions_beyond_those_that_one_evaluation_looks_at_come_first_in_the_next() -> None:

@@ -133,9 +133,9 @@ class Execution:
         if not done:
             yield from self._unjudged()
             return
-        if self._others_follow():
-            # Steps that follow run only when this one has an output, and with it comes an event of each partition;
-            # what is told after them counts.
+        if len(done) == len(partitions) and self._others_follow():
+            # Steps that follow run only when this one has an output, and with it comes an event of each partition,
+            # untrue where one is not made yet; what is told after them counts.
             yield dg.MaterializeResult(asset_key=self.spec.key)
             for partition, finished in done.items():
                 yield event_of(self.spec, partition, finished)
