@@ -25,11 +25,11 @@ from corpusmill.policy import FailurePolicy, RetryPolicy
 from corpusmill.prompts.ask import Ask
 from corpusmill.run import enrich, enrich_batches
 from corpusmill.testing import expected_answer
-from corpusmill.transform.aws import Aws
+from corpusmill.transform.aws import Aws, PassingError
 from corpusmill.transform.records import Records
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from corpusmill.report import RunReport
@@ -445,6 +445,48 @@ def test_a_stop_leaves_the_job_running_and_says_so(job: Job) -> None:
     assert running.status == "Stopped"
 
 
+def test_an_output_that_breaks_off_is_read_again_and_counted_once(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was taken in before the break is stored, and is no second answer."""
+    whole = Aws.open
+    broken: list[str] = []
+
+    def breaking(aws: Aws, name: str, **options: Any) -> Iterator[bytes] | None:
+        pieces = whole(aws, name, **options)
+        if pieces is None or "/output/" not in name or broken:
+            return pieces
+        broken.append(name)
+        return breaks_off(pieces)
+
+    def breaks_off(pieces: Iterator[bytes]) -> Iterator[bytes]:
+        first, _, _ = b"".join(pieces).partition(b"\n")
+        yield first + b"\n"
+        raise PassingError("the connection was reset")
+
+    monkeypatch.setattr(Aws, "open", breaking)
+    monkeypatch.setattr("corpusmill.transform.collecting.GROUP", 1)
+    fillers: list[Any] = []
+    job.run(options={"on_start": fillers.append})
+    assert broken
+    assert fillers[0].filled.answers == 10
+    job.check_complete()
+
+
+def test_a_stop_that_does_not_get_through_is_no_fault_of_ours(job: Job) -> None:
+    """Whoever interrupts is told that the job goes on, and does not wait for the service."""
+    fillers: list[Any] = []
+    job.fake.pace.set(0)
+    job.fake.control_script = lambda operation, _: "throttled" if operation == "StopTransformJob" else None
+
+    def stop(_progress: object) -> None:
+        if job.fake.jobs.jobs:
+            fillers[-1].stop(grace=None)
+
+    with pytest.raises(InterruptedRunError, match=r"AWS did not answer .* goes on"):
+        job.run(options={"on_start": fillers.append, "progress": stop}, stop_on_interrupt=True)
+
+
 def test_real_time_and_transform_share_their_answers(job: Job) -> None:
     """One identity: what the endpoint has answered is in no job, and the other way round."""
     first = job.table.slice(0, 5)
@@ -534,6 +576,7 @@ def test_a_source_that_can_be_read_once_only_is_refused(job: Job) -> None:
         {"invocation_timeout": 4_000},
         {"assemble_with": "None"},
         {"poll_seconds": 0},
+        {"create": False},
     ],
 )
 def test_settings_that_no_job_would_take_are_refused(job: Job, settings: dict[str, Any]) -> None:

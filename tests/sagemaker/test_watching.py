@@ -14,7 +14,7 @@ from corpusmill.errors import AuthenticationError, JobsAtWorkError
 from corpusmill.policy import FailurePolicy
 from corpusmill.prompts.ask import Ask
 from corpusmill.run import enrich
-from corpusmill.transform.aws import ControlPlane, PassingError
+from corpusmill.transform.aws import ControlPlane, PassingError, Patience
 from corpusmill.transform.watching import LONGEST_WAIT, Watcher, stop_all
 
 if TYPE_CHECKING:
@@ -151,6 +151,29 @@ def test_all_jobs_are_waited_for_and_one_that_has_ended_is_asked_about_no_more()
     assert seen.ending == "ended"
     assert plane.asked.count("a") == 1
     assert str(seen) == "a: Completed, b: Stopped, c: not known to the service"
+
+
+@pytest.mark.parametrize("failures", [1, 2])
+def test_patience_begins_with_the_first_failure(failures: int) -> None:
+    """A call that took its time, and failed in the end, is called again."""
+    now = 0.0
+    calls: list[float] = []
+
+    def call() -> str:
+        nonlocal now
+        calls.append(now)
+        now += 100.0 if len(calls) == 1 else 50.0
+        if len(calls) <= failures:
+            raise PassingError("the connection was reset")
+        return "done"
+
+    def sleep(seconds: float) -> bool:
+        nonlocal now
+        now += seconds
+        return True
+
+    assert Patience(60.0, sleep=sleep, clock=lambda: now).call(call) == "done"
+    assert len(calls) == failures + 1
 
 
 @pytest.mark.parametrize("error", [PassingError("throttled"), AuthenticationError("expired")])

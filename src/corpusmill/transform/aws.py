@@ -307,20 +307,25 @@ class Patience:
     def __init__(
         self, seconds: float, *, sleep: Callable[[float], bool], clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Take how long a call may go on failing; `sleep` gives False when it is time to stop."""
+        """Take for how many seconds a call may go on failing; `sleep` gives False when it is time to stop."""
         self._seconds = seconds
         self._sleep = sleep
         self._clock = clock
 
     def call(self, function: Callable[P, T], *arguments: P.args, **options: P.kwargs) -> T:
-        """Call until it succeeds; raise `EndpointDownError` when patience is at its end."""
-        begun = self._clock()
+        """Call until it succeeds; raise `EndpointDownError` when patience is at its end.
+
+        What a call takes before it fails for the first time tries no patience: it may move gigabytes.
+        """
+        failing_since: float | None = None
         pause = 0.5
         while True:
             try:
                 return function(*arguments, **options)
             except PassingError as error:
-                if self._clock() - begun > self._seconds:
+                now = self._clock()
+                failing_since = now if failing_since is None else failing_since
+                if now - failing_since > self._seconds:
                     raise EndpointDownError(
                         f"AWS did not answer for {self._seconds:g} s ({error}); a job that was started goes on: run "
                         "the same command to take it up"

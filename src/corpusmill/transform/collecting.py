@@ -98,6 +98,8 @@ class Collector:
             reach("transform.collecting")
             self._keep(good, sofar)
             reach("transform.collected")
+        # Only now: an output that breaks off is read again from its beginning.
+        sofar.answers += len(answered)
         sofar.missing[number] = [place for place, line in enumerate(lines) if line.key not in answered]
         if sofar.missing[number]:
             said = max(reasons, key=lambda reason: reasons[reason], default=why)
@@ -130,7 +132,6 @@ class Collector:
         for answer in answers:
             completion, line = answer.completion, answer.line
             assert completion is not None
-            sofar.answers += 1
             if any(entry.body == completion.body for entry in stored.get(line.key, ())):
                 continue
             prompt, made = completion.prompt_tokens or 0, completion.completion_tokens or 0

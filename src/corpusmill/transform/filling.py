@@ -310,7 +310,7 @@ class Filler:
 
     def _leave(self, name: str) -> None:
         if self._endpoint.stop_on_interrupt:
-            self.aws.stop(name)
+            self._call(self.aws.stop, name)
             raise InterruptedRunError(
                 f"interrupted: the transform job {name} is told to stop; it stores nothing more"
             )

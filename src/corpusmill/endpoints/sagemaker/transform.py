@@ -47,9 +47,9 @@ class SageMakerTransform:
     `output_filter` replace the filters that follow from these two.
 
     `poll_seconds` lie between two looks at a job; `patience_seconds` is how long looking may fail. With `wait` off a
-    run raises `JobsAtWorkError` instead of waiting for a job, and with `create` off it creates none. The credentials
-    are those that botocore finds, or those of `profile`, or `credentials` and no others. `price_per_hour` (US dollars
-    for an instance) and `tokens_per_second` (of an instance) are for estimates alone.
+    run raises `JobsAtWorkError` instead of waiting for a job, and with `create` off, too, it creates none. The
+    credentials are those that botocore finds, or those of `profile`, or `credentials` and no others. `price_per_hour`
+    (US dollars for an instance) and `tokens_per_second` (of an instance) are for estimates alone.
     """
 
     model_name: str
@@ -174,5 +174,7 @@ def _check_bounds(transform: SageMakerTransform) -> None:
             f"max_payload_mb ({transform.max_payload_mb}) times max_concurrent_transforms "
             f"({transform.max_concurrent_transforms}) must be at most {LARGEST_PRODUCT}"
         )
+    if transform.wait and not transform.create:
+        raise UsageError("create is off and wait is on, for a job that nobody may start; turn wait off, too")
     if transform.join and transform.split_type != transform.assemble_with:
         raise UsageError("join needs assemble_with to be the same as split_type")
