@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.bench import run
 from benchmarks.child import ROOT, command, numbers, surroundings
-from benchmarks.peers.environment import PeerError, last_line, python_of, versions_of
+from benchmarks.peers.environment import PeerError, last_line, python_of, versions_of_all
 from benchmarks.record import alone
 
 if TYPE_CHECKING:
@@ -198,7 +198,7 @@ def measure(bench: Bench, options: argparse.Namespace) -> dict[str, Any]:
         "per_minute": RATE,
         "tokens_per_minute": TOKENS,
         "seconds": 6.0 if bench.quick else STEADY,
-        "versions": {name: version for peer in clients[1:] for name, version in versions_of(peer).items()},
+        "versions": versions_of_all(clients[1:]),
         "servers": found,
     }
 

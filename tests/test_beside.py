@@ -77,3 +77,11 @@ def test_each_peer_is_pinned(peer: str, _: int, __: bool) -> None:  # noqa: FBT0
     assert all(version[0].isdigit() for version in versions.values())
     lines = (environment.REQUIREMENTS / f"{peer}.txt").read_text("utf-8").splitlines()
     assert all("==" in line for line in lines if not line.startswith("#"))
+
+
+def test_what_two_peers_have_in_different_versions_is_named_twice() -> None:
+    """Nobody's version is hidden behind another's."""
+    found = environment.versions_of_all(["openai", "daft"])
+    assert found["openai"] == environment.versions_of("openai")["openai"]
+    assert found["openai under daft"] == environment.versions_of("daft")["openai"]
+    assert found["openai"] != found["openai under daft"]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks import transport
 from benchmarks.child import ROOT, command, numbers, surroundings
-from benchmarks.peers.environment import PeerError, last_line, python_of, versions_of
+from benchmarks.peers.environment import PeerError, last_line, python_of, versions_of_all
 from benchmarks.record import alone
 
 if TYPE_CHECKING:
@@ -113,9 +113,7 @@ def measure(bench: Bench, options: argparse.Namespace) -> dict[str, Any]:
     return {
         "rounds": len(rounds),
         "in_flight": 64,
-        "versions": {
-            name: version for peer in names for name, version in versions_of(PEERS[peer][0]).items()
-        },
+        "versions": versions_of_all(PEERS[name][0] for name in names),
         "found": {name: over_rounds(name, rounds) for name in rounds[0]},
     }
 

@@ -10,8 +10,12 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from benchmarks.child import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 FOLDER = ROOT / ".peers"
 REQUIREMENTS = Path(__file__).parent
@@ -49,6 +53,15 @@ def versions_of(peer: str) -> dict[str, str]:
     names = {item.partition("=")[0].partition("[")[0] for item in asked} | {"openai"}
     pinned = (line.partition(" ")[0].partition("==") for line in lines if "==" in line and line[0] != "#")
     return {name: version for name, _, version in pinned if name in names}
+
+
+def versions_of_all(peers: Iterable[str]) -> dict[str, str]:
+    """Name the versions of several peers; what two of them have in different versions is named with the second peer."""
+    found: dict[str, str] = {}
+    for peer in peers:
+        for name, version in versions_of(peer).items():
+            found[name if found.get(name, version) == version else f"{name} under {peer}"] = version
+    return found
 
 
 def last_line(text: str) -> str:
