@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from corpusmill.endpoints import Endpoint
-    from corpusmill.engine.pages import OpenChunk
+    from corpusmill.engine.pages import Binder, OpenChunk
     from corpusmill.engine.reading import Chunk
     from corpusmill.policy import Limits
     from corpusmill.rows.judge import Answer
@@ -96,13 +96,6 @@ class Output(Protocol):
         """Hear that there were so many rows and all have been written."""
 
 
-class Bindery(Protocol):
-    """Makes a batch of the output from a settled chunk."""
-
-    def bind(self, chunk: OpenChunk) -> pa.RecordBatch:
-        """Build it."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
     """What a run is doing, for whoever shows it.
@@ -136,7 +129,7 @@ class Work:
     member: Membership
     terms: Terms
     limits: Limits
-    binder: Bindery
+    binder: Binder
     output: Output
     ledger: Ledger
     replay: bool

@@ -234,16 +234,6 @@ class Aws(ControlPlane):
         finally:
             body.close()
 
-    def exists(self, name: str) -> bool:
-        """Tell whether there is an object."""
-        found = self._call(
-            self.s3.head_object,
-            Bucket=self._bucket,
-            Key=self._prefix + name,
-            missing=("NoSuchKey", "404", "NotFound"),
-        )
-        return found is not None
-
     def delete(self, name: str) -> None:
         """Remove an object; one that is not there is no error."""
         self._call(self.s3.delete_object, Bucket=self._bucket, Key=self._prefix + name)
@@ -301,11 +291,20 @@ def _session(region: str, profile: str | None, credentials: AwsCredentials | Non
         raise AuthenticationError(_advice(str(error))) from None
 
 
+def _slept(seconds: float) -> bool:
+    time.sleep(seconds)
+    return True
+
+
 class Patience:
     """Calls again what failed in passing, until it has done so for too long."""
 
     def __init__(
-        self, seconds: float, *, sleep: Callable[[float], bool], clock: Callable[[], float] = time.monotonic
+        self,
+        seconds: float,
+        *,
+        sleep: Callable[[float], bool] = _slept,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Take for how many seconds a call may go on failing; `sleep` gives False when it is time to stop."""
         self._seconds = seconds

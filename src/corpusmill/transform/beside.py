@@ -7,7 +7,6 @@ what tells of it is what is written down in S3. That is read once, when a run be
 from __future__ import annotations
 
 import contextlib
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -54,7 +53,7 @@ def held_beside(endpoint: Endpoint) -> Callable[[bytes], Refusal | None] | None:
         credentials=endpoint.credentials,
     )
     with contextlib.closing(Aws(place)) as aws:
-        names, numbers = Patience(PATIENCE_SECONDS, sleep=_sleep).call(_held, Records(aws), endpoint.identity)
+        names, numbers = Patience(PATIENCE_SECONDS).call(_held, Records(aws), endpoint.identity)
 
     def held(key: bytes) -> Refusal | None:
         number = numbers.get(key)
@@ -75,8 +74,3 @@ def _held(records: Records, identity: str) -> tuple[list[str], KeyNumbers]:
             for line in read_keys(packed):
                 numbers.put(line.key, number)
     return [plan.name for plan in plans], numbers
-
-
-def _sleep(seconds: float) -> bool:
-    time.sleep(seconds)
-    return True

@@ -57,8 +57,8 @@ class Plan:
     """What a look at all rows has found.
 
     `awaited` are the names of open jobs that hold missing rows of this run, `touched` of those that hold any of its
-    rows. `refused` are rows that no job is asked for, by their keys. `new` tells whether there is anything to send.
-    `left` counts rows that are left to real time.
+    rows. `refused` are rows that no job is asked for, by their keys. `rows` counts those that have no answer. `new`
+    tells whether there is anything to send.
     """
 
     awaited: list[str]
@@ -66,9 +66,6 @@ class Plan:
     spool: Spool
     refused: dict[bytes, Refusal]
     rows: int = 0
-    waiting: int = 0
-    left: int = 0
-    characters: int = 0
 
     @property
     def new(self) -> bool:
@@ -166,17 +163,14 @@ def plan_rows(
             place = known.place(key)
             if 0 <= place < NEW:
                 awaited.add(place)
-                plan.waiting += 1
                 continue
             fails, reason = known.groups[-place - 1][:2] if place < 0 else (0, "")
             if fails >= HALVED_FROM and endpoint.real_time is not None:
-                plan.left += 1
-                continue
+                continue  # it is left to real time
             made = writer.write(renderer, key, rendered, ceiling, raised=raised)
             if not isinstance(made[0], bytes):
                 plan.refused[key] = made[0]
                 continue
-            plan.characters += made[1].characters
             if place < 0:
                 spool.add_again(-place - 1, made[0], made[1], fails=fails, reason=reason)
             else:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from corpusmill.endpoints.sagemaker import SageMakerTransform
 from corpusmill.engine.engine import Progress
@@ -28,13 +28,6 @@ if TYPE_CHECKING:
     from corpusmill.store.protocol import Store
     from corpusmill.transform.filling import TransformProgress
     from corpusmill.transform.planning import Refusal
-
-
-class Stoppable(Protocol):
-    """What can be told to stop: a filler, later the engine."""
-
-    def stop(self, *, grace: float | None) -> None:
-        """Stop soon; `grace` is how long what is in the air is waited for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

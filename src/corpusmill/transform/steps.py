@@ -6,7 +6,6 @@ Each is a whole of its own and may run in another process or on another machine 
 from __future__ import annotations
 
 import contextlib
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -148,12 +147,7 @@ def forget_stopped(endpoint: SageMakerTransform) -> list[str]:
 
 def _patience(endpoint: SageMakerTransform) -> Patience:
     """Give what calls again what failed in passing."""
-    return Patience(endpoint.patience_seconds, sleep=_sleep)
-
-
-def _sleep(seconds: float) -> bool:
-    time.sleep(seconds)
-    return True
+    return Patience(endpoint.patience_seconds)
 
 
 def collect(job: Steps, endpoint: SageMakerTransform) -> list[JobState]:

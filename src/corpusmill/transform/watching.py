@@ -109,7 +109,7 @@ def stop_all(plane: ControlPlane, names: Iterable[str]) -> dict[str, str]:
     One that cannot be stopped leaves the others out of it. Blocks for as long as the calls take; what fails in passing
     is called again for a while.
     """
-    call = Patience(STOP_PATIENCE, sleep=_pause).call
+    call = Patience(STOP_PATIENCE).call
     found = {}
     for name in names:
         try:
@@ -119,11 +119,6 @@ def stop_all(plane: ControlPlane, names: Iterable[str]) -> dict[str, str]:
         else:
             found[name] = "is told to stop" if stopped else "is not at work"
     return found
-
-
-def _pause(seconds: float) -> bool:
-    time.sleep(seconds)
-    return True
 
 
 def told(statuses: Mapping[str, str]) -> str:
