@@ -78,6 +78,7 @@ def test_failures_are_listed_by_cause(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_failures_are_given_as_json(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     """Every failed row with its cause, and nothing else on standard output."""
     run(tmp_path, tmp_path / "out")
+    capfdbinary.readouterr()  # the log of the run, wherever another test has sent logs to
     assert main(["failures", str(tmp_path / "out"), "--json"]) == 0
     failures = json.loads(capfdbinary.readouterr().out)
     assert sorted(failure["row"] for failure in failures) == [3, 7]

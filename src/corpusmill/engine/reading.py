@@ -78,10 +78,10 @@ class Reading:
 
         None at the end, when `ended` is true, and while the source has nothing yet.
         """
-        current = self._ahead or self._look_up_next(MOMENT)
+        current = self._ahead or self._look_up_next()
         if current is None:
             return None
-        self._ahead = self._look_up_next(0)
+        self._ahead = self._look_up_next()
         found = current.found.result()
         opened = OpenChunk(current.chunk.first_row, current.chunk.batch, current.asked)
         for position, renderer in enumerate(self._renderers):
@@ -104,14 +104,14 @@ class Reading:
         await self._source.close(cancel=True, patience=LAST_MOMENT)
         await self._look_ups.close(cancel=True)
 
-    def _look_up_next(self, patience: float) -> _Ahead | None:
-        """Take what has been read, waiting for it for so many seconds; have its rows looked up, and read on."""
+    def _look_up_next(self) -> _Ahead | None:
+        """Take what has been read, waiting a moment for it; have its rows looked up, and read on."""
         if self.ended:
             return None
         if self._read is None:
             self._read = self._source.submit(next, self._chunks, None)
         try:
-            chunk = self._read.result(patience)
+            chunk = self._read.result(MOMENT)
         except TimeoutError:
             if self._read.done():
                 raise  # the source's own
