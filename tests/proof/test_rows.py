@@ -13,11 +13,15 @@ import pytest
 from tests.proof.material import ASK, answer_to, endpoint_at, messages_to, rows_of, store_in, table, texts
 
 import corpusmill
+from corpusmill.engine.engine import Engine
 from corpusmill.testing import FakeEndpoint, expected_answer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
+
+    from corpusmill.engine.engine import Progress
+    from corpusmill.engine.pages import OpenChunk
 
 HOSTILE = [
     "https://example.org/picture.png",
@@ -221,6 +225,30 @@ def test_whoever_leaves_a_stream_early_stops_the_asking_and_keeps_what_was_paid(
     assert rows == 600
     assert endpoint.stats(details=False).computed == 600
     assert reports[0].cached == left.computed
+
+
+def test_progress_counts_no_row_that_has_no_answer(
+    tmp_path: Path, endpoint: FakeEndpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor one that was read a moment ago and has not come to be asked."""
+    admit = Engine._admit
+    shown: list[Progress] = []
+
+    def admit_and_look(engine: Engine, chunk: OpenChunk) -> None:
+        engine._report_progress("reading")
+        admit(engine, chunk)
+
+    monkeypatch.setattr(Engine, "_admit", admit_and_look)
+    stream = corpusmill.enrich_batches(
+        table(60).to_batches(max_chunksize=20),
+        ASK,
+        endpoint=endpoint_at(endpoint),
+        store=store_in(tmp_path),
+        progress=shown.append,
+    )
+    assert sum(batch.num_rows for batch in stream) == 60
+    assert all(progress.rows <= progress.live for progress in shown)
+    assert shown[-1].rows == 60
 
 
 def test_a_source_that_breaks_off_while_it_is_waited_for_is_told_of_once(

@@ -168,7 +168,9 @@ class Engine:
         self._unwritten_bytes = 0
         self._read_rows = 0
         self._hits = 0
-        self._waiting_cells = 0
+        # What is done, in two counts, because two threads write: cells that the desk finds done, and those answered.
+        self._known_cells = 0
+        self._answered_cells = 0
         self._all_read = False
         self._alike: tuple[str | None, int] = (None, 0)
         self._succeeded = False
@@ -316,6 +318,7 @@ class Engine:
                 return None
             self._read_rows += chunk.batch.num_rows
             self._hits += chunk.hits()
+            self._known_cells += chunk.batch.num_rows * len(self._work.renderers) - chunk.missing
             if chunk.missing:
                 return chunk
             self._hand_on(chunk)
@@ -325,7 +328,6 @@ class Engine:
         self._open_chunks += 1
         self._open_rows += chunk.batch.num_rows
         self._open_bytes += chunk.weight
-        self._waiting_cells += chunk.missing
         for position, asked in enumerate(chunk.asked):
             answers = chunk.answers[position]
             for row, key in enumerate(asked.keys):
@@ -419,7 +421,7 @@ class Engine:
             if not first and answer.completion is not None and answer.origin == "live":
                 given = replace(answer, origin="deduplicated", attempts=0, seconds=None)
             first = False
-            self._waiting_cells -= 1
+            self._answered_cells += 1
             if chunk.settle(position, row, given):
                 self._bind(chunk)
         for follower in pending.followers:
@@ -548,7 +550,7 @@ class Engine:
         wire = self.wire
         return Progress(
             phase=phase,
-            rows=self._read_rows - -(-self._waiting_cells // len(self._work.renderers)),
+            rows=(self._known_cells + self._answered_cells) // len(self._work.renderers),
             total=self._work.total,
             seconds=seconds,
             live=wire.live,
