@@ -359,16 +359,25 @@ def test_a_partition_that_is_not_collected_yet_is_not_told_of_as_made(runs: Runs
     assert followed == []
 
 
+def test_an_endpoint_that_cannot_be_looked_at_does_not_hide_the_others() -> None:
+    """What comes after it is not tried in the same look, and comes before it in the next one."""
+    awaited = {key: Awaited(jobs=[f"job-{key}"], event=number) for number, key in enumerate("ab")}
+    verdict = judge(awaited, {}, {"job-a": "not authorized"}, most_polls=9)
+    assert [(key, each.polls) for key, each in verdict.awaited.items()] == [("b", 0), ("a", 1)]
+    assert "could not be looked at (not authorized)" in verdict.waits["a"]
+
+
 def test_submissions_beyond_those_that_one_evaluation_looks_at_come_first_in_the_next() -> None:
     """What was not looked at is not counted; trouble counts, and says nothing of a job."""
     awaited = {key: Awaited(jobs=[f"job-{key}"], event=number) for number, key in enumerate("abc")}
-    verdict = judge(awaited, {"job-a": "InProgress", "job-b": "Failed"}, "", most_polls=9)
+    verdict = judge(awaited, {"job-a": "InProgress", "job-b": "Failed"}, {}, most_polls=9)
     assert list(verdict.ended) == ["b"]
     assert [(key, each.polls) for key, each in verdict.awaited.items()] == [("c", 0), ("a", 1)]
-    troubled = judge(awaited, {"job-a": "Completed"}, "Rate exceeded", most_polls=1)
+    troubled = judge(awaited, {"job-a": "Completed"}, {"job-b": "Rate exceeded"}, most_polls=1)
     assert list(troubled.ended) == ["a"]
-    assert set(troubled.given_up) == {"b", "c"}
-    unknown = judge(awaited, dict.fromkeys(["job-a", "job-b", "job-c"], ""), "", most_polls=9)
+    assert set(troubled.given_up) == {"b"}
+    assert list(troubled.awaited) == ["c"]
+    unknown = judge(awaited, dict.fromkeys(["job-a", "job-b", "job-c"], ""), {}, most_polls=9)
     assert "not known to the service" in unknown.waits["a"]
 
 

@@ -78,12 +78,16 @@ def read_cursor(text: str | None) -> Cursor:
 
 
 def judge(
-    awaited: Mapping[str, Awaited], statuses: Mapping[str, str], trouble: str, *, most_polls: int
+    awaited: Mapping[str, Awaited],
+    statuses: Mapping[str, str],
+    troubles: Mapping[str, str],
+    *,
+    most_polls: int,
 ) -> Verdict:
     """Decide about submissions after a look at their jobs, whose `statuses` are the service's words.
 
-    `trouble` says why a job could not be looked at, which says nothing of the job. Without trouble, submissions that
-    were not looked at go on uncounted, and come first at the next look.
+    `troubles` say why jobs could not be looked at, which says nothing of the jobs. Submissions that nobody has tried to
+    look at go on uncounted, and come first at the next look.
     """
     from corpusmill.transform.filling import TERMINAL
 
@@ -91,7 +95,7 @@ def judge(
     looked: dict[str, Awaited] = {}
     for partition, each in awaited.items():
         unread = [name for name in each.jobs if name not in statuses]
-        if unread and not trouble:
+        if unread and not any(name in troubles for name in unread):
             verdict.awaited[partition] = each
             verdict.waits[partition] = f"{', '.join(unread)} is to be looked at next time"
             continue
@@ -99,7 +103,7 @@ def judge(
             verdict.ended[partition] = each
             continue
         polls = each.polls + 1
-        stands = ", ".join(_stands(name, statuses.get(name), trouble) for name in each.jobs)
+        stands = ", ".join(_stands(name, statuses.get(name), troubles.get(name)) for name in each.jobs)
         told = f"{stands}; looked at {polls:,} of at most {most_polls:,} times"
         if polls >= most_polls:
             verdict.given_up[partition] = told
@@ -110,9 +114,9 @@ def judge(
     return verdict
 
 
-def _stands(name: str, status: str | None, trouble: str) -> str:
+def _stands(name: str, status: str | None, trouble: str | None) -> str:
     if status is None:
-        return f"{name} could not be looked at ({trouble})"
+        return f"{name} could not be looked at ({trouble or 'it was not tried'})"
     return f"{name} is {status or 'not known to the service'}"
 
 
@@ -163,8 +167,8 @@ def collecting_sensor(
             keys = keys_of(blueprint.dimensions, partition) if partition else {}
             return blueprint.endpoint_for(keys, context.resources)
 
-        statuses, trouble = _looked(before.awaited, endpoint_for)
-        verdict = judge(before.awaited, statuses, trouble, most_polls=most_polls)
+        statuses, troubles = _looked(before.awaited, endpoint_for)
+        verdict = judge(before.awaited, statuses, troubles, most_polls=most_polls)
         events = [_given_up(submitted, partition, why) for partition, why in verdict.given_up.items()]
         for event in events:
             context.log.error(event.description)
@@ -194,8 +198,11 @@ def _with_news(cursor: Cursor, instance: dg.DagsterInstance, submitted: dg.Asset
 
 def _looked(
     awaited: Mapping[str, Awaited], endpoint_for: Callable[[str], Endpoint]
-) -> tuple[dict[str, str], str]:
-    """Look at the jobs of the first submissions: statuses, and the trouble after which no more were looked at."""
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Look at the jobs of the first submissions: statuses, and why some could not be looked at, both by name.
+
+    After the first trouble nothing else is looked at: each takes a good part of the minute that there is.
+    """
     from corpusmill.transform.aws import ControlPlane
     from corpusmill.transform.watching import Watcher
 
@@ -213,8 +220,8 @@ def _looked(
             seen = watcher.look()
         statuses.update(seen.statuses)
         if seen.trouble:
-            return statuses, seen.trouble
-    return statuses, ""
+            return statuses, {name: seen.trouble for name in names if name not in seen.statuses}
+    return statuses, {}
 
 
 def _by_endpoint(
