@@ -20,7 +20,7 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 test: $(READY) ## all tests, offline; those that need a missing system package are skipped
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
 
 test-airflow: $(READY) ## a real Airflow: kills, restarts, a browser; takes minutes
 	CORPUSMILL_AIRFLOW_STACK=1 $(BIN)/python -m pytest tests/airflow/test_stack.py
