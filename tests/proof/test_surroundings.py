@@ -17,7 +17,8 @@ from tests.proof.harness import TEMPLATE
 from tests.proof.material import ASK, answer_to, endpoint_at, rows_of, store_in, table
 
 import corpusmill
-from corpusmill.errors import SinkError, SourceChangedError
+from corpusmill.errors import SinkError, SourceChangedError, StoreError
+from corpusmill.store.sqlite import SQLiteStore
 from corpusmill.testing import FakeEndpoint, Latency
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.proof.warm import Warm
+
+    from corpusmill.store.protocol import Quota
 
 
 def at_request(number: int, then: Callable[[], object]) -> Callable[[Mapping[str, Any], int], None]:
@@ -243,6 +246,21 @@ def test_runs_leave_no_descriptor_and_no_thread_behind(tmp_path: Path, endpoint:
     # Connections of the endpoint, which lives in this process too, are closed when it notices.
     endpoint.reset()
     assert process.num_fds() <= before + 16
+    assert our_threads() == []
+
+
+def test_a_run_that_cannot_begin_leaves_no_thread_behind(tmp_path: Path, endpoint: FakeEndpoint) -> None:
+    """Not even the one that would go on telling the store that the run is alive."""
+
+    class Locked(SQLiteStore):
+        def quota(self, identity: str) -> Quota | None:
+            raise StoreError(f"what is left for {identity} cannot be read")
+
+    with (
+        contextlib.closing(Locked(tmp_path / "store.db")) as store,
+        pytest.raises(StoreError, match="is left"),
+    ):
+        corpusmill.enrich(table(5), tmp_path / "out", ASK, endpoint=endpoint_at(endpoint), store=store)
     assert our_threads() == []
 
 

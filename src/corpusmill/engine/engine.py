@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     import httpx
     import pyarrow as pa
 
+    from corpusmill.chat.client import Client
     from corpusmill.endpoints import Endpoint
     from corpusmill.engine.pages import Binder, OpenChunk
     from corpusmill.engine.reading import Chunk
@@ -193,32 +194,21 @@ class Engine:
         client = open_client(work.endpoint, transport=transport, timeouts=timeouts)
         self._desk = SideThread("corpusmill-desk")
         self._press = SideThread("corpusmill-press")
-        writer = GroupWriter(work.store, work.member.owner)
         self._limiter = Limiter(work.limits, clock=time.monotonic, name=shown_url(work.endpoint.url))
-        self._asker = Asker(
-            client=client,
-            passes=Passes(self._limiter, work.store, identity=work.endpoint.identity, limits=work.limits),
-            writer=writer,
-            store=work.store,
-            member=work.member,
-            terms=work.terms,
-            identity=work.endpoint.identity,
-            model=work.endpoint.model,
-            wire=self.wire,
-            sleep=self._back_off,
-            end=self._end,
-        )
-        reader = asyncio.create_task(self._read())
-        ticker = asyncio.create_task(self._tick())
+        writer = GroupWriter(work.store, work.member.owner)
+        own: list[asyncio.Task[None]] = []
         try:
+            self._asker = self._make_asker(client, writer)
+            reader, ticker = asyncio.create_task(self._read()), asyncio.create_task(self._tick())
+            own += [reader, ticker]
             await self._over.wait()
             reader.cancel()
             await self._land()
         finally:
-            ticker.cancel()
-            for task in (reader, ticker, *self._tasks):
+            tasks = [*own, *self._tasks]
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(reader, ticker, *self._tasks, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
             await writer.close()
             await client.aclose()
             await self._desk.close(cancel=True)
@@ -232,6 +222,22 @@ class Engine:
             raise self._ending
         work.output.finish(self._read_rows)
         self._report_progress("written")
+
+    def _make_asker(self, client: Client, writer: GroupWriter) -> Asker:
+        work = self._work
+        return Asker(
+            client=client,
+            passes=Passes(self._limiter, work.store, identity=work.endpoint.identity, limits=work.limits),
+            writer=writer,
+            store=work.store,
+            member=work.member,
+            terms=work.terms,
+            identity=work.endpoint.identity,
+            model=work.endpoint.model,
+            wire=self.wire,
+            sleep=self._back_off,
+            end=self._end,
+        )
 
     # ending
 
