@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
+from corpusmill.allocator import spare_memory
 from corpusmill.run import enrich
 
 if TYPE_CHECKING:
@@ -28,11 +26,9 @@ def enrich_job(
 ) -> RunReport:
     """Run a job; `source` takes the place of the job's own. For the rest, and for what is raised, see `enrich`.
 
-    Arrow is set to the system's allocator for the whole process, unless `ARROW_DEFAULT_MEMORY_POOL` names one.
+    The whole process is set to spare memory (`corpusmill.allocator`).
     """
-    # Arrow's usual allocator holds on to what one thread has filled and another one has let go: 80 MB of a run.
-    if "ARROW_DEFAULT_MEMORY_POOL" not in os.environ:
-        pa.set_memory_pool(pa.system_memory_pool())
+    spare_memory()
     return enrich(
         job.source if source is None else source,
         job.sink,

@@ -57,9 +57,9 @@ if TYPE_CHECKING:
 WINDOW_ROWS = 65_536
 """Rows that may be open at once: enough that a straggler of half a minute holds up nobody at 2,000 rows a second."""
 
-WINDOW_BYTES = 128 << 20
+WINDOW_BYTES = 64 << 20
 BOUND_AHEAD = 16
-BOUND_BYTES = 32 << 20
+BOUND_BYTES = 16 << 20
 """Bound batches, and their weight, that may wait for the press before the desk goes on."""
 
 FIRST_ALIKE = 20

@@ -1,8 +1,8 @@
 """Chunks of the source with what the store has for them; while one is worked on, the next one is read and looked up.
 
 A source may take its time, and so may a database, both of them without the interpreter's lock: each is waited for in a
-thread of its own. Whoever works on the chunks never waits for a source that has nothing yet, for it may give the next
-rows only after it has seen what came of the last ones.
+thread of its own. Whoever works on the chunks waits no more than a moment for a source that has nothing yet, for it may
+give the next rows only after it has seen what came of the last ones.
 """
 
 from __future__ import annotations

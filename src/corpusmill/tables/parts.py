@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 COMPRESSIONS = ("zstd", "snappy", "gzip", "brotli", "lz4", "none")
 GROUP_ROWS = 16_384
-GROUP_BYTES = 64 << 20
+GROUP_BYTES = 16 << 20
 WRITE_BYTES = 1 << 20
 """Bytes that are written out at once."""
 
