@@ -243,8 +243,8 @@ class Engine:
 
     def stop(self, *, grace: float | None) -> None:
         """End the run from any thread: nothing new is sent; what arrives within `grace` seconds is kept."""
+        self._stopped_early = (grace,)  # first, for `run` may be about to look
         if self._loop is None:
-            self._stopped_early = (grace,)
             return
         try:
             self._loop.call_soon_threadsafe(self._stop, grace)
