@@ -84,7 +84,11 @@ def _memory(found: Mapping[str, Any]) -> list[Line]:
             )
             for rows, live, size in peaks
         ),
-        ("the higher one at ten times the rows, over the first", f"{found['ratio']:.2f}", "at most 1.1"),
+        (
+            "peak memory at ten times the rows, at most, over that at the rows",
+            f"{found['ratio']:.2f}",
+            "at most 1.1",
+        ),
         ("after the imports", f"{found['imported_bytes'] / 1e6:.0f} MB", ""),
     ]
 
