@@ -39,7 +39,7 @@ def job_options(command: Command) -> Command:
             type=click.IntRange(min=1),
             help="Preview: ask so many rows, print them, write no sink.",
         ),
-        click.option("--overwrite", is_flag=True, help="Replace what lies in OUT, whatever it is."),
+        click.option("--overwrite", is_flag=True, help="Remove all that lies in OUT, whoever wrote it."),
         click.option("--json", "as_json", is_flag=True, help="Print the report as JSON, nothing else."),
         click.option("--quiet", is_flag=True, help="Show no progress."),
     ]

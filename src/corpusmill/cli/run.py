@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 @click.option(
     "--limit", type=click.IntRange(min=1), help="Preview: ask so many rows, print them, write no sink."
 )
-@click.option("--overwrite", is_flag=True, help="Replace what lies in the sink, whatever it is.")
+@click.option("--overwrite", is_flag=True, help="Remove all that lies in the sink, whoever wrote it.")
 @click.option(
     "--json", "as_json", is_flag=True, help="Print the report as JSON on standard output, nothing else."
 )

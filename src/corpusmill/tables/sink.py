@@ -102,14 +102,18 @@ class Sink:
             if overwrite:
                 self._refuse_precious()
                 return "rebuild"
-            raise SinkError(f"{self.shown} already holds {strangers}; choose another place, or overwrite it")
+            raise SinkError(
+                f"{self.shown} already holds {strangers}; choose another place, or pass --overwrite (in Python "
+                "overwrite=True), which removes all of that"
+            )
         if run_key is not None and found.run_key == run_key and not found.failed and self.is_whole(found):
             return "skip"
         if found.job_key == job_key or overwrite:
             return "rebuild"
         raise SinkError(
             f"{self.shown} holds the output of another job (run {(found.run_key or 'without a key')[:12]}, "
-            f"{found.rows:,} rows); choose another place, or overwrite it"
+            f"{found.rows:,} rows); choose another place, or pass --overwrite (in Python overwrite=True), which "
+            "removes all that lies there"
         )
 
     def _strangers(self) -> str:
@@ -124,7 +128,11 @@ class Sink:
             names = [info.base_name for info in target.children() if not is_ours(info.base_name)]
         if self.layout.kind == "file":
             return "a folder"
-        return f"{len(names)} files or folders that are not ours, {names[0]!r} among them" if names else ""
+        return (
+            f"files or folders that no run of corpusmill wrote ({len(names)}, {names[0]!r} among them)"
+            if names
+            else ""
+        )
 
     def refuse_source(self, files: Iterable[FileState]) -> None:
         """Refuse a sink that would replace what is being read.
