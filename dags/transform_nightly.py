@@ -1,7 +1,8 @@
 """Translate a corpus by night: by transform jobs, and in real time what they cannot answer.
 
 It runs against a fake SageMaker as it is: `python -m corpusmill.testing.sagemaker` beside Airflow prints the connection
-to set. For AWS make a connection `aws_default` of type `aws`, name your models, and set CORPUSMILL_S3.
+to set. For AWS make a connection `aws_default` of type `aws` that names its region, name your models, and set
+CORPUSMILL_S3.
 """
 
 from __future__ import annotations
