@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from corpusmill.chat.pace import BURST_SECONDS, REST, SPREAD, Pace
+from corpusmill.chat.pace import BURST_SECONDS, FASTEST, REST, SPREAD, Pace
 
 
 def engaged(*, per_second: float = 50.0) -> Pace:
@@ -118,6 +118,14 @@ def test_what_is_not_used_does_not_grow() -> None:
         assert pace.ready_in(float(second)) == 0.0
         pace.sent(float(second))
     assert pace.rate == pytest.approx(50.0)
+
+
+def test_a_day_without_an_attempt_is_outlived() -> None:
+    """An endpoint may be down for long while somebody waits; the growth is at its fastest then, and no more."""
+    pace = engaged()
+    assert pace.ready_in(10.0) > 0
+    assert pace.ready_in(10.0 + 86_400) == 0.0
+    assert pace.growth == FASTEST
 
 
 def test_what_was_not_sent_is_put_back() -> None:

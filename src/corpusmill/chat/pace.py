@@ -77,7 +77,9 @@ REST = 60.0
 """Seconds for which it is not tried again then; twice as long each time."""
 
 _NEGLIGIBLE = 1e-9
+
 _LARGEST_POWER = 20.0
+"""More than takes the slowest growth to the fastest; after hours of quiet the power itself would be no number."""
 
 
 @dataclass(slots=True)
@@ -276,7 +278,8 @@ class Pace:
         self._pressed = False
         quiet = now - self._reacted - QUIET
         if quiet > 0:
-            self.growth = min(FASTEST, self.growth * 2.0 ** (min(seconds, quiet) / GROWTH_DOUBLES))
+            power = min(seconds, quiet) / GROWTH_DOUBLES
+            self.growth = min(FASTEST, self.growth * 2.0 ** min(power, _LARGEST_POWER))
         if now - seconds >= self._paused_until:
             self.rate *= (1.0 + self.growth) ** min(seconds, 1.0)
 
