@@ -10,7 +10,7 @@ import pytest
 
 import corpusmill
 from corpusmill.endpoints.sagemaker import SageMakerTransform
-from corpusmill.errors import AuthenticationError, JobsAtWorkError
+from corpusmill.errors import AuthenticationError, EndpointError, JobsAtWorkError
 from corpusmill.policy import FailurePolicy
 from corpusmill.prompts.ask import Ask
 from corpusmill.run import enrich
@@ -194,6 +194,30 @@ def test_looks_that_fail_are_further_apart_until_the_patience_ends(error: Except
     clock[0] = 4_800.0
     seen = watching.look()
     assert (seen.ending, seen.trouble) == ("unreachable", str(error))
+
+
+def test_what_is_said_against_one_job_hides_no_other() -> None:
+    """All are looked at, and there is no end as long as one could not be read."""
+    error = EndpointError("this job is not to be described")
+    plane = Plane(a=error, b="Completed", c="InProgress")
+    watching = watcher(plane, [0.0])
+    seen = watching.look()
+    assert (seen.statuses, seen.troubles) == ({"b": "Completed", "c": "InProgress"}, {"a": str(error)})
+    assert (seen.ending, seen.wait) == (None, 60.0)
+    plane.statuses.update(a="Failed", c="Completed")
+    assert watching.look().ending == "ended"
+
+
+def test_a_look_that_breaks_off_goes_on_behind_the_job_that_broke_it() -> None:
+    """A service that does not answer is asked once a look, and the same job never stands before the others."""
+    plane = Plane(a=PassingError("500"), b="InProgress", c="InProgress")
+    watching = watcher(plane, [0.0])
+    seen = watching.look()
+    assert (seen.statuses, seen.trouble, plane.asked) == ({}, "500", ["a"])
+    plane.asked.clear()
+    seen = watching.look()
+    assert (plane.asked, seen.trouble) == (["b", "c", "a"], "500")
+    assert seen.statuses == {"b": "InProgress", "c": "InProgress"}
 
 
 def test_a_deadline_is_met_to_the_second_and_does_not_hide_an_end() -> None:

@@ -201,7 +201,7 @@ def _looked(
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Look at the jobs of the first submissions: statuses, and why some could not be looked at, both by name.
 
-    After the first trouble nothing else is looked at: each takes a good part of the minute that there is.
+    After the first trouble no other endpoint is looked at: each may take a good part of the minute that there is.
     """
     from corpusmill.transform.aws import ControlPlane
     from corpusmill.transform.watching import Watcher
@@ -219,8 +219,8 @@ def _looked(
             watcher = Watcher(plane, names, poll_seconds=1.0, patience_seconds=endpoint.patience_seconds)
             seen = watcher.look()
         statuses.update(seen.statuses)
-        if seen.trouble:
-            return statuses, {name: seen.trouble for name in names if name not in seen.statuses}
+        if seen.troubles:
+            return statuses, dict(seen.troubles)
     return statuses, {}
 
 

@@ -33,14 +33,19 @@ Ending = Literal["ended", "late", "unreachable"]
 class Seen:
     """What is known after a look: `statuses` by the names of the jobs, "" for one that the service does not know.
 
-    `trouble` says why this look failed, "" when it did not; `wait` is how many seconds to wait before the next one;
-    `ending` says why there need be none.
+    `troubles` says by their names why jobs could not be looked at; `wait` is how many seconds to wait before the next
+    look; `ending` says why there need be none.
     """
 
     statuses: Mapping[str, str]
-    trouble: str
+    troubles: Mapping[str, str]
     wait: float
     ending: Ending | None
+
+    @property
+    def trouble(self) -> str:
+        """Why this look failed, "" when it did not."""
+        return next(iter(self.troubles.values()), "")
 
     def __str__(self) -> str:
         """Say how the jobs stand; where nothing is known yet, why."""
@@ -67,22 +72,31 @@ class Watcher:
         self._patience = patience_seconds
         self._deadline = deadline
         self._wall = wall
+        self._troubles: dict[str, str] = {}
         self._failures = 0
         self._failing_since = 0.0
 
     def look(self) -> Seen:
-        """Look once. Blocks for as long as the calls take, and raises nothing that AWS says."""
-        trouble = ""
-        try:
-            for name, before in self._statuses.items():
-                if before not in TERMINAL:
-                    self._statuses[name] = str(
-                        (self._plane.describe(name) or {}).get("TransformJobStatus") or ""
-                    )
-        except (PassingError, EndpointError) as error:
-            trouble = str(error)
+        """Look once. Blocks for as long as the calls take, and raises nothing that AWS says.
+
+        What the service says against one job keeps nobody from looking at the others. Where it does not answer the look
+        is at an end, since each call would take as long; what failed is tried last the next time.
+        """
+        pending = [name for name, status in self._statuses.items() if status not in TERMINAL]
+        pending.sort(key=self._troubles.__contains__)
+        self._troubles = {}
+        for name in pending:
+            try:
+                described = self._plane.describe(name) or {}
+            except EndpointError as error:
+                self._troubles[name] = str(error)
+            except PassingError as error:
+                self._troubles[name] = str(error)
+                break
+            else:
+                self._statuses[name] = str(described.get("TransformJobStatus") or "")
         now = self._wall()
-        if not trouble:
+        if not self._troubles:
             self._failures = 0
         else:
             self._failing_since = self._failing_since if self._failures else now
@@ -91,14 +105,16 @@ class Watcher:
         if self._deadline is not None:
             wait = max(0.0, min(wait, self._deadline - now))
         statuses = {name: status for name, status in self._statuses.items() if status is not None}
-        return Seen(statuses=statuses, trouble=trouble, wait=wait, ending=self._ending(now, trouble))
+        return Seen(statuses=statuses, troubles=self._troubles, wait=wait, ending=self._ending(now))
 
-    def _ending(self, now: float, trouble: str) -> Ending | None:
-        if not trouble and all(status == "" or status in TERMINAL for status in self._statuses.values()):
+    def _ending(self, now: float) -> Ending | None:
+        if not self._troubles and all(
+            status == "" or status in TERMINAL for status in self._statuses.values()
+        ):
             return "ended"
         if self._deadline is not None and now >= self._deadline:
             return "late"
-        if trouble and now - self._failing_since >= self._patience:
+        if self._troubles and now - self._failing_since >= self._patience:
             return "unreachable"
         return None
 
