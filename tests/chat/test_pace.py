@@ -131,10 +131,31 @@ def test_a_day_without_an_attempt_is_outlived() -> None:
 def test_what_was_not_sent_is_put_back() -> None:
     """The next one need not wait for it."""
     pace = engaged()
-    pace.sent(10.02)
+    number = pace.sent(10.02)
     assert pace.ready_in(10.02) > 0
-    pace.unused()
+    pace.unused(number)
     assert pace.ready_in(10.02) == 0.0
+
+
+def test_what_was_not_sent_was_not_let_in() -> None:
+    """Another process answered every other row: the rate is that of the rows which this one asked."""
+    pace = Pace()
+    for moment in range(500):
+        pace.sent(moment / 50)
+        pace.unused(pace.sent(moment / 50))
+    assert pace.refused(pace.sent(10.0), 10.0, 10.0)
+    assert pace.rate == pytest.approx(50.0)
+    now, level = 10.0, 0.0
+    for _ in range(3_000):
+        delay = pace.ready_in(now)
+        now, level = now + delay, min(20.0, level + delay * 40)
+        pace.unused(pace.sent(now))
+        number = pace.sent(now)
+        if level < 1:
+            assert pace.refused(number, now, now)
+        else:
+            level -= 1
+    assert pace.rate == pytest.approx(40.0, rel=0.03)
 
 
 def test_many_that_were_let_in_right_after_a_refusal_tell_that_it_was_by_chance() -> None:

@@ -201,7 +201,7 @@ class Limiter:
     def unused(self, permit: Permit) -> None:
         """Put back what a permit took for a request that was never sent."""
         now = self._clock()
-        self.pace.unused()
+        self.pace.unused(permit.number)
         for bucket, of_tokens in self._buckets:
             bucket.settle(permit.tokens if of_tokens else 1.0, 0.0, now)
         self._requests.spend(-1.0)

@@ -96,14 +96,14 @@ class Pace:
     _emptied_at: int = 0
     _from: float = 0.0
     _from_number: int = 0
-    _refused_since: int = 0
+    _not_let_in: int = 0
     _reacted: float = float("-inf")
     _pressed: bool = False
     _kept: float = float("inf")
     _lately_from: int = 0
     _refused_lately: int = 0
     _after: tuple[int, int] = (0, 0)
-    _refused_after: int = 0
+    _not_let_in_after: int = 0
     _expected_after: float = 0.0
     _soon: int = 0
     _paused_until: float = float("-inf")
@@ -135,10 +135,12 @@ class Pace:
             self._next -= 1.0
         return self.number
 
-    def unused(self) -> None:
-        """Note that one which was to go out did not."""
+    def unused(self, number: int) -> None:
+        """Note that the one with this number did not go out after all: it is none that was let in."""
         self._level += 1.0
         self._next += 1.0
+        self._not_let_in += 1
+        self._not_let_in_after += self._after[0] < number <= self._after[1]
 
     def paused(self, until: float) -> None:
         """Note that nothing will go out until then."""
@@ -151,10 +153,10 @@ class Pace:
         if self.rate is None:
             self._begin(number, sent, now)
             return True
-        self._refused_after += self._after[0] < number <= self._after[1]
+        self._not_let_in_after += self._after[0] < number <= self._after[1]
         if number <= self._emptied_at:
             return True
-        self._refused_since += 1
+        self._not_let_in += 1
         self._refused_lately += 1
         # What went out before the pace took hold only says again that nothing was left.
         if sent > self._reacted:
@@ -168,13 +170,14 @@ class Pace:
 
     def _begin(self, number: int, sent: float, now: float) -> None:
         assert self._first_sent is not None
-        self.rate = (number - 1) / max(sent - self._first_sent, FIRST_SECONDS)
+        let_in = max(1, number - 1 - self._not_let_in)
+        self.rate = let_in / max(sent - self._first_sent, FIRST_SECONDS)
         self.growth = FASTEST
         self._kept = float("inf")
         self._try_anew()
         self._react(now)
         # Before the pace took hold nothing was sent in bursts, in which one overtakes another.
-        self._after, self._refused_after = (number, self.number), 0
+        self._after, self._not_let_in_after = (number, self.number), 0
         self._expected_after = self.rate * (now - sent)
         self._measure_from(number, sent)
         self._empty(number, sent, now)
@@ -189,7 +192,7 @@ class Pace:
         many = self._after[1] - self._after[0]
         if many < TELLING or many < TELLING_TIMES * self._expected_after:
             return False
-        return self._refused_after < many / TELLING_TIMES
+        return self._not_let_in_after < many / TELLING_TIMES
 
     def _give_up(self, now: float) -> bool:
         self.rate = None
@@ -198,12 +201,12 @@ class Pace:
         return False
 
     def _measure_from(self, number: int, sent: float) -> None:
-        self._from, self._from_number, self._refused_since = sent, number, 0
+        self._from, self._from_number, self._not_let_in = sent, number, 0
 
     def _measure(self, number: int, sent: float) -> None:
         """Learn from what was let in between two moments at which nothing was left."""
         assert self.rate is not None
-        let_in = max(1, number - self._from_number - self._refused_since)
+        let_in = max(1, number - self._from_number - self._not_let_in)
         seconds = sent - self._from
         if sent < self._paused_until + LEAST_SECONDS:
             # It speaks of what the server keeps for a burst, rather than of its rate; twice running, of both.
