@@ -52,11 +52,9 @@ os.environ.update(
     }
 )
 
-# Airflow before 3.3 has neither retry policies nor a store for a task's state, of which these files tell.
+# Airflow before 3.3 has no retry policies, of which this file tells.
 collect_ignore = (
-    []
-    if importlib.util.find_spec("airflow.sdk.definitions.retry_policy")
-    else ["test_retries.py", "test_transform.py"]
+    [] if importlib.util.find_spec("airflow.sdk.definitions.retry_policy") else ["test_retries.py"]
 )
 
 
