@@ -16,6 +16,13 @@ def test_what_has_gone_out_since_is_taken_off() -> None:
     assert allowance.ready_in(1.0, 1.0) == 0.0
 
 
+def test_nothing_is_held_back_before_the_server_has_told_anything() -> None:
+    """However much has gone out."""
+    allowance = Allowance()
+    allowance.spend(1e6)
+    assert allowance.ready_in(1e6, 0.0) == 0.0
+
+
 def test_an_answer_that_took_long_tells_nothing_new() -> None:
     """A later request has already brought back less."""
     allowance = Allowance()

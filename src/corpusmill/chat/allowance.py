@@ -34,7 +34,6 @@ _NEGLIGIBLE = 1e-6
 class Allowance:
     """Requests, or tokens; nothing is known until the server has told."""
 
-    known: bool = False
     left: float = 0.0
     most: float = 0.0
     per_second: float = 0.0
@@ -53,7 +52,9 @@ class Allowance:
         return self._spent
 
     def ready_in(self, amount: float, now: float) -> float:
-        """Give the seconds until `amount` may go out: 0 when it may now."""
+        """Give the seconds until `amount` may go out: 0 when it may now, and while nothing is known."""
+        if self._before is None:
+            return 0.0
         needed = max(1.0, min(amount, self.most))
         self._refill(now)
         # Requests overtake each other, so that what is known is a little off; with a bucket a reserve costs nothing.
@@ -70,15 +71,15 @@ class Allowance:
 
     def told(self, left: float, reset: float | None, *, mark: float, sent: float, now: float) -> None:
         """Note what the server said was left, to the request that has this mark and was sent at `sent`."""
-        if self.known and mark < self._mark and now < self._until:
+        if mark < self._mark and now < self._until:
             # An answer that took long tells of a time before the one that is known.
             return
-        self._learn(left, mark, sent, until=sent + _bounded(reset))
-        self.known = True
+        span = RESET_UNKNOWN if reset is None else min(reset, LONGEST)
+        self._learn(left, mark, sent, until=sent + span)
         self.most = max(self.most, left)
         self._mark = mark
-        self._until = now + _bounded(reset)
-        self._span = max(self._span, _bounded(reset))
+        self._until = now + span
+        self._span = max(self._span, span)
         self.left = min(self.most, left + self.per_second * (now - sent)) - (self._spent - mark)
         self._updated = now
 
@@ -104,7 +105,3 @@ class Allowance:
         if now > self._updated:
             self.left = min(self.most, self.left + (now - self._updated) * self.per_second)
             self._updated = now
-
-
-def _bounded(seconds: float | None) -> float:
-    return RESET_UNKNOWN if seconds is None else min(seconds, LONGEST)

@@ -184,9 +184,11 @@ class Limiter:
         delay = self.pace.ready_in(now)
         if delay > 0:
             return Wait(reason="as many a second as the server has let in", until=now + delay)
-        if self._requests.known and (delay := self._requests.ready_in(1.0, now)) > 0:
+        delay = self._requests.ready_in(1.0, now)
+        if delay > 0:
             return Wait(reason="the server says that no requests are left", until=now + delay)
-        if self._tokens.known and (delay := self._tokens.ready_in(permit.tokens, now)) > 0:
+        delay = self._tokens.ready_in(permit.tokens, now)
+        if delay > 0:
             return Wait(reason="the server says that no tokens are left", until=now + delay)
         return None
 

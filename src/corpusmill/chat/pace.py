@@ -288,4 +288,5 @@ class Pace:
 
     @property
     def _burst(self) -> float:
-        return 1.0 if self.rate is None else max(1.0, min(self._kept, self.rate * BURST_SECONDS))
+        assert self.rate is not None
+        return max(1.0, min(self._kept, self.rate * BURST_SECONDS))
