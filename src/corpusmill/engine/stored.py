@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from corpusmill.engine.ladder import stored_answer
 from corpusmill.exchange import read_completion
 from corpusmill.rows.judge import Answer
+from corpusmill.store.serving import serves
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,8 +47,7 @@ def stored_answers(
             of_any_age
             and entry.finish_reason == "stop"
             and len(entries) == 1
-            and (ceiling is None or _is_within(entry, ceiling))
-            and entry.kind == "completion"
+            and serves(entry, ceiling=ceiling)
         ):
             # What nearly every row of a replay comes to: the one entry serves, and there is no ladder to go up.
             origin: Origin = "deduplicated" if entry.invocation == invocation else "cached"
@@ -55,11 +55,6 @@ def stored_answers(
         else:
             add(_answer(chunk, position, row, entries, prompt=prompt, terms=terms, invocation=invocation))
     return answers
-
-
-def _is_within(entry: Entry, ceiling: int) -> bool:
-    """Tell whether the one choice of an answer that ended by itself has no more tokens than that."""
-    return entry.completion_tokens is not None and entry.choices == 1 and entry.completion_tokens <= ceiling
 
 
 def _answer(
