@@ -1,7 +1,7 @@
 """The flow of rows: read, render, look up, ask what is missing, gather, hand on.
 
-One event loop does the asking. Two threads beside it do what would block it: the desk reads the source, renders, looks
-up what is stored, and binds settled chunks into batches; the press writes them out.
+One event loop does the asking. Beside it, the desk renders rows, takes what is stored, and binds settled chunks into
+batches; the press writes them out. What the desk works on is read and looked up by `Reading`, in threads of its own.
 
 All that Python does to rows at rest is done at the desk, for two threads that both hold on to the interpreter's lock
 take longer than one. A chunk for which the store has every answer never comes to the event loop at all.
@@ -13,7 +13,7 @@ import asyncio
 import time
 from collections import OrderedDict, deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec.structs import replace
 
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from corpusmill.engine.pages import Binder, OpenChunk
     from corpusmill.engine.reading import Chunk
     from corpusmill.policy import Limits
+    from corpusmill.prompts.prompt import Rendered
     from corpusmill.rows.judge import Answer
     from corpusmill.rows.render import Renderer
     from corpusmill.store.protocol import Membership, Store
@@ -155,7 +156,7 @@ class Engine:
         self._store_failure: StoreError | None = None
         self._asker: Asker | None = None
         self._grace: float | None = None
-        self._stopped_early: tuple[float | None] | None = None
+        self._told_to_stop: tuple[float | None] | None = None
         self._ready: deque[Pending] = deque()
         self._in_flight: dict[bytes, Pending] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -185,8 +186,8 @@ class Engine:
         work = self._work
         self._loop = asyncio.get_running_loop()
         self._over, self._room = asyncio.Event(), asyncio.Event()
-        if self._stopped_early is not None:
-            self._stop(self._stopped_early[0])
+        if self._told_to_stop is not None:
+            self._stop(self._told_to_stop[0])
         timeouts = Timeouts(connect=work.limits.connect_timeout, read=work.limits.read_timeout)
         transport = work.transport or default_transport(
             connections=work.limits.concurrency, timeouts=timeouts
@@ -243,7 +244,7 @@ class Engine:
 
     def stop(self, *, grace: float | None) -> None:
         """End the run from any thread: nothing new is sent; what arrives within `grace` seconds is kept."""
-        self._stopped_early = (grace,)  # first, for `run` may be about to look
+        self._told_to_stop = (grace,)  # first, for `run` may be about to look
         if self._loop is None:
             return
         try:
@@ -334,15 +335,14 @@ class Engine:
         self._open_chunks += 1
         self._open_rows += chunk.batch.num_rows
         self._open_bytes += chunk.weight
-        for position, asked in enumerate(chunk.asked):
-            answers = chunk.answers[position]
-            for row, key in enumerate(asked.keys):
-                if key is not None and answers[row] is None:
-                    self._want(chunk, position, row, key)
+        for position, row, rendered in chunk.to_ask:
+            self._want(chunk, position, row, rendered)
+        chunk.to_ask.clear()
         self._start_more()
 
-    def _want(self, chunk: OpenChunk, position: int, row: int, key: bytes) -> None:
-        asked = chunk.asked[position]
+    def _want(self, chunk: OpenChunk, position: int, row: int, rendered: Rendered) -> None:
+        key = chunk.asked[position].keys[row]
+        assert key is not None
         if self._work.replay:
             raise StoreMissError(
                 f"row {chunk.first_row + row} has no stored answer for {self._work.renderers[position].prompt.into!r} "
@@ -351,9 +351,9 @@ class Engine:
             )
         pending = self._in_flight.get(key)
         waiter = (chunk, position, row)
-        rung = chunk.rungs.get((position, row)) or Rung(None, asked.ceilings[row])
+        rung = chunk.rungs.get((position, row)) or Rung(None, rendered.ceiling)
         if pending is None:
-            pending = self._pending(position, key, asked.rendered(row), rung)
+            pending = self._pending(position, key, rendered, rung)
             self._in_flight[key] = pending
             self._ready.append(pending)
         elif pending.ceiling != rung.ceiling:
@@ -362,13 +362,13 @@ class Engine:
                 if follower.ceiling == rung.ceiling:
                     follower.waiters.append(waiter)
                     return
-            follower = self._pending(position, key, asked.rendered(row), rung)
+            follower = self._pending(position, key, rendered, rung)
             follower.waiters.append(waiter)
             pending.followers.append(follower)
             return
         pending.waiters.append(waiter)
 
-    def _pending(self, position: int, key: bytes, rendered: Any, rung: Rung) -> Pending:
+    def _pending(self, position: int, key: bytes, rendered: Rendered, rung: Rung) -> Pending:
         return Pending(
             key=key,
             ceiling=rung.ceiling,

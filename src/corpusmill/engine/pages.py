@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from corpusmill.engine.ladder import Rung
     from corpusmill.engine.tally import Ledger
-    from corpusmill.prompts.prompt import Prompt
+    from corpusmill.prompts.prompt import Prompt, Rendered
     from corpusmill.rows.render import Asked
 
 SHELF_BYTES = 64 << 20
@@ -36,13 +36,15 @@ SHELF_BYTES = 64 << 20
 class OpenChunk:
     """A chunk of the source, what is asked of it, and the answers so far; `missing` counts those to come.
 
-    `rungs` say, by prompt and row, under which ceiling a request goes on that stored answers have led upwards.
+    `to_ask` are the requests of which the store has no answer, by prompt and row, until the run takes them up. `rungs`
+    say, by prompt and row, under which ceiling a request goes on that stored answers have led upwards.
     """
 
     first_row: int
     batch: pa.RecordBatch
     asked: list[Asked]
     answers: list[list[Answer | None]] = field(default_factory=list)
+    to_ask: list[tuple[int, int, Rendered]] = field(default_factory=list)
     missing: int = 0
     rungs: dict[tuple[int, int], Rung] = field(default_factory=dict)
 

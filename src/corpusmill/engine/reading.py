@@ -89,7 +89,14 @@ class Reading:
                 opened, position, renderer.prompt, found, terms=self._terms, invocation=self._invocation
             )
             opened.answers.append(answers)
-            opened.missing += answers.count(None) - opened.asked[position].keys.count(None)
+            asked = opened.asked[position]
+            if answers.count(None) > asked.keys.count(None):
+                opened.to_ask += [
+                    (position, row, asked.rendered(row))
+                    for row, answer in enumerate(answers)
+                    if answer is None and asked.keys[row] is not None
+                ]
+        opened.missing = len(opened.to_ask)
         return opened
 
     async def coming(self) -> None:
