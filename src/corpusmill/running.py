@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
     from corpusmill.endpoints import Endpoint
     from corpusmill.endpoints.prices import Prices
-    from corpusmill.engine.engine import Output, Progress
-    from corpusmill.engine.outputs import FailureLog
+    from corpusmill.engine.engine import Progress
+    from corpusmill.engine.outputs import FailureLog, Output
     from corpusmill.engine.reading import Chunk
     from corpusmill.outcome import Status
     from corpusmill.plan import Plan

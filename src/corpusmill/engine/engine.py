@@ -13,7 +13,7 @@ import asyncio
 import time
 from collections import OrderedDict, deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -21,14 +21,15 @@ from corpusmill.chat.limits import Limiter
 from corpusmill.chat.sagemaker import open_client
 from corpusmill.chat.transport import Timeouts, default_transport
 from corpusmill.endpoints.endpoint import shown_url
+from corpusmill.engine.alike import Alike
 from corpusmill.engine.asking import Asker, Pending, Terms
 from corpusmill.engine.ladder import Rung
 from corpusmill.engine.passes import Passes
+from corpusmill.engine.press import Press
 from corpusmill.engine.reading import Reading
 from corpusmill.engine.side_thread import SideThread
 from corpusmill.engine.tally import Ledger, Timeline, Wire
 from corpusmill.errors import (
-    BrokenEndpointError,
     EndpointDownError,
     InterruptedRunError,
     StoreError,
@@ -40,13 +41,12 @@ from corpusmill.store.writer import GroupWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from concurrent.futures import Future
 
     import httpx
-    import pyarrow as pa
 
     from corpusmill.chat.client import Client
     from corpusmill.endpoints import Endpoint
+    from corpusmill.engine.outputs import Output
     from corpusmill.engine.pages import Binder, OpenChunk
     from corpusmill.engine.reading import Chunk
     from corpusmill.policy import Limits
@@ -59,43 +59,11 @@ WINDOW_ROWS = 65_536
 """Rows that may be open at once: enough that a straggler of half a minute holds up nobody at 2,000 rows a second."""
 
 WINDOW_BYTES = 64 << 20
-BOUND_AHEAD = 16
-BOUND_BYTES = 16 << 20
-"""Bound batches, and their weight, that may wait for the press before the desk goes on."""
-
-FIRST_ALIKE = 20
-"""When the first so many distinct requests all fail in one way, the endpoint is not what the user thinks."""
-
-MANY_ALIKE = 100
-"""And so many in a row, later on."""
-
 SILENT_GRACE = 5.0
 """Seconds that the last look at an endpoint that is down gets, once the run gives it up."""
 
 REMEMBERED_FAILURES = 10_000
 TICK = 0.25
-
-# These are faults of a row's own text, so that many of them in a row say nothing about the endpoint.
-_OF_THE_ROW = frozenset(
-    {"transform_failed", "context_overflow", "larger_than_limit", "content_filter", "unsendable"}
-)
-
-
-_SAID = {
-    "truncated": "cut at a ceiling of tokens that this job does not state; state one with max_tokens, or shorten "
-    "what is asked for",
-    "empty_answer": "an empty answer to a text that is not blank",
-}
-
-
-class Output(Protocol):
-    """Where bound batches go. Called from the press's thread; `write` may block to slow the run down."""
-
-    def write(self, first_row: int, batch: pa.RecordBatch) -> None:
-        """Take a batch; they come in any order, each row once."""
-
-    def finish(self, rows: int) -> None:
-        """Hear that there were so many rows and all have been written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,16 +134,13 @@ class Engine:
         self._open_rows = 0
         self._open_bytes = 0
         self._settled: deque[OpenChunk] = deque()
-        self._writes: deque[tuple[Future[None], int]] = deque()
-        self._unwritten_bytes = 0
         self._read_rows = 0
         self._hits = 0
         # What is done, in two counts, because two threads write: cells that the desk finds done, and those answered.
         self._known_cells = 0
         self._answered_cells = 0
         self._all_read = False
-        self._alike: tuple[str | None, int] = (None, 0)
-        self._succeeded = False
+        self._alike = Alike(url=shown_url(work.endpoint.url), model=work.endpoint.model)
         self._reading = Reading(
             work.chunks, work.renderers, work.store, terms=work.terms, invocation=work.member.invocation
         )
@@ -194,7 +159,7 @@ class Engine:
         )
         client = open_client(work.endpoint, transport=transport, timeouts=timeouts)
         self._desk = SideThread("corpusmill-desk")
-        self._press = SideThread("corpusmill-press")
+        self._press = Press(work.output, failed=self._end_from_afar)
         self._limiter = Limiter(work.limits, clock=time.monotonic, name=shown_url(work.endpoint.url))
         writer = GroupWriter(work.store, work.member.owner)
         own: list[asyncio.Task[None]] = []
@@ -416,7 +381,7 @@ class Engine:
                 self._failed[(pending.key, pending.ceiling)] = replace(answer, attempts=0, seconds=None)
                 if len(self._failed) > REMEMBERED_FAILURES:
                     self._failed.popitem(last=False)
-            self._watch(pending, answer)
+            self._alike.hear(answer, ceiling=pending.ceiling, hits=self._hits)
         del self._in_flight[pending.key]
         self._settle(pending, answer)
 
@@ -451,37 +416,6 @@ class Engine:
             self.wire.backing_off -= 1
             self._busy += 1
 
-    def _watch(self, pending: Pending, answer: Answer) -> None:
-        """End the run when the endpoint gives every request the same useless answer."""
-        kind = answer.kind
-        # An answer that the user's own cap has cut is what was asked for.
-        capped = kind == "truncated" and pending.ceiling is not None and not self._climbed(answer)
-        if kind is None or kind in _OF_THE_ROW or capped:
-            self._succeeded = self._succeeded or kind is None
-            self._alike = (None, 0)
-            return
-        before, count = self._alike
-        self._alike = (kind, count + 1 if kind == before else 1)
-        if self._alike[1] >= self._too_many_alike():
-            number = self._alike[1]
-            reason = answer.error or _SAID.get(kind) or kind.replace("_", " ")
-            raise BrokenEndpointError(
-                f"{number} requests in a row failed in the same way: {reason}. The run asks "
-                f"{shown_url(self._work.endpoint.url)} "
-                f"for the model {self._work.endpoint.model!r}; look at the URL, the model and the parameters. "
-                "What was answered is kept"
-            )
-
-    def _too_many_alike(self) -> int:
-        if self._hits:
-            # What failed last time is all that a run asks that goes on, and it may well fail alike again.
-            return max(MANY_ALIKE, self._hits)
-        return MANY_ALIKE if self._succeeded else FIRST_ALIKE
-
-    @staticmethod
-    def _climbed(answer: Answer) -> bool:
-        return any(note.startswith("ceiling_raised") for note in answer.notes)
-
     # binding
 
     def _bind(self, chunk: OpenChunk) -> None:
@@ -499,23 +433,11 @@ class Engine:
 
     def _hand_on(self, chunk: OpenChunk) -> None:
         """Bind a chunk and let the press have it; waits while the press is behind."""
-        batch = self._work.binder.bind(chunk)
-        weight = batch.nbytes
-        while self._writes and (
-            len(self._writes) >= BOUND_AHEAD or self._unwritten_bytes + weight > BOUND_BYTES
-        ):
-            write, written = self._writes.popleft()
-            write.exception()
-            self._unwritten_bytes -= written
-        write = self._press.submit(self._work.output.write, chunk.first_row, batch)
-        write.add_done_callback(self._written)
-        self._writes.append((write, weight))
-        self._unwritten_bytes += weight
+        self._press.take(chunk.first_row, self._work.binder.bind(chunk))
 
-    def _written(self, write: Future[None]) -> None:
-        if not write.cancelled() and (error := write.exception()) is not None:
-            assert self._loop is not None
-            self._loop.call_soon_threadsafe(self._end, error)
+    def _end_from_afar(self, error: BaseException) -> None:
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(self._end, error)
 
     def _bound(self, binding: asyncio.Future[list[OpenChunk]]) -> None:
         if binding.cancelled():

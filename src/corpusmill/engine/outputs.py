@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import tempfile
 import threading
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -19,6 +19,16 @@ if TYPE_CHECKING:
 
     from corpusmill.outcome import Outcome
     from corpusmill.tables import PartWriter, Writing
+
+
+class Output(Protocol):
+    """Where bound batches go. Called from the press's thread; `write` may block to slow the run down."""
+
+    def write(self, first_row: int, batch: pa.RecordBatch) -> None:
+        """Take a batch; they come in any order, each row once."""
+
+    def finish(self, rows: int) -> None:
+        """Hear that there were so many rows and all have been written."""
 
 
 class PartsOutput:
