@@ -145,7 +145,6 @@ class Running:
             limits=conduct.limits,
             binder=self._binder,
             output=output,
-            ledger=self._ledger,
             replay=conduct.mode == "replay",
             total=self._total,
             transport=conduct.transport,

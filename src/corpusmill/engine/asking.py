@@ -26,7 +26,8 @@ from corpusmill.chat.verdict import (
     Unparsed,
     Verdict,
 )
-from corpusmill.errors import BudgetUsedUpError, ComeBackLaterError, RunEndedError
+from corpusmill.engine.reserving import Estimate, Reserve, Reserved
+from corpusmill.errors import ComeBackLaterError, RunEndedError
 from corpusmill.exchange import Completion, ending_of, read_completion
 from corpusmill.killpoints import reach
 from corpusmill.rows.judge import Answer, is_empty, next_ceiling
@@ -89,26 +90,6 @@ class _NotAsked:
     seconds: float = 0.0
 
 
-@dataclass(slots=True)
-class Estimate:
-    """How many tokens a request will take, learned from the answers so far; a guess until there are some."""
-
-    per_character: float = 0.3
-    completion: float = 256.0
-
-    def tokens(self, size: int, ceiling: int | None) -> int:
-        """Estimate prompt and completion tokens together."""
-        completion = self.completion if ceiling is None else min(self.completion, ceiling)
-        return int(size * self.per_character + completion) + 1
-
-    def learn(self, size: int, prompt_tokens: int | None, completion_tokens: int | None) -> None:
-        """Move towards what a server has counted."""
-        if prompt_tokens and size:
-            self.per_character += 0.05 * (prompt_tokens / size - self.per_character)
-        if completion_tokens:
-            self.completion += 0.05 * (completion_tokens - self.completion)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
     """The conditions under which a run asks: conduct, and which stored answers it accepts.
@@ -165,7 +146,7 @@ class Asker:
         self._none_sent = True
         self._heard = asyncio.Event()
         self._estimate = Estimate()
-        self._budget_turn = asyncio.Lock()
+        self._reserve = Reserve(store, member, budget=terms.budget, price=terms.price, sleep=sleep)
         self._probing = asyncio.Lock() if store.quota(identity) is not None else None
         self.in_the_air: set[asyncio.Task[Any]] = set()
         self.ended = False
@@ -311,7 +292,7 @@ class Asker:
     async def _try_once(self, pending: Pending, ceiling: int | None) -> Verdict | _NotAsked:
         size = characters(pending.rendered.messages)
         tokens = self._estimate.tokens(size, ceiling)
-        reserved = await self._reserve(tokens, size, ceiling)
+        reserved = await self._reserve.take(self._estimate, size, ceiling)
         async with self._passes.permit(tokens) as permit:
             task = asyncio.current_task()
             assert task is not None
@@ -341,10 +322,10 @@ class Asker:
                 self._wire.in_flight -= 1
                 self.in_the_air.discard(task)
 
-    async def _give_back(self, pending: Pending, reserved: tuple[int, float]) -> None:
+    async def _give_back(self, pending: Pending, reserved: Reserved) -> None:
         """Give a reservation back that nothing was asked for."""
-        if reserved != (0, 0.0):
-            cost = Cost(attempts=0, reserved_tokens=reserved[0], reserved_usd=reserved[1])
+        if reserved != Reserved():
+            cost = Cost(attempts=0, reserved_tokens=reserved.tokens, reserved_usd=reserved.usd)
             await self._writer.release(Release(key=pending.key, possibly_paid=False, cost=cost))
 
     async def _send(self, pending: Pending, ceiling: int | None) -> Verdict:
@@ -368,10 +349,10 @@ class Asker:
             raise
 
     async def _settle(
-        self, pending: Pending, ceiling: int | None, verdict: Verdict, size: int, reserved: tuple[int, float]
+        self, pending: Pending, ceiling: int | None, verdict: Verdict, size: int, reserved: Reserved
     ) -> Verdict:
         """Make durable what an attempt came to, before the permit is given back."""
-        cost = Cost(attempts=1, reserved_tokens=reserved[0], reserved_usd=reserved[1])
+        cost = Cost(attempts=1, reserved_tokens=reserved.tokens, reserved_usd=reserved.usd)
         if isinstance(verdict, Accepted):
             self._learn(verdict, size)
             await self._writer.put(self._put(pending, ceiling, verdict, size, cost))
@@ -460,45 +441,6 @@ class Asker:
             ),
             cost=cost,
             model=self._model,
-        )
-
-    async def _reserve(self, tokens: int, size: int, ceiling: int | None) -> tuple[int, float]:
-        """Set the most that a request may take aside; wait while what is in flight may still make room for it."""
-        budget = self._terms.budget
-        if budget is None:
-            return 0, 0.0
-        # What is set aside must not be less than what comes: the ceiling if there is one, and a margin on the text.
-        given = int(size * self._estimate.per_character * 1.3) + 16
-        answered = ceiling or int(self._estimate.completion * 2)
-        most = max(given + answered, tokens)
-        usd = self._terms.price(given, answered) if self._terms.price else 0.0
-        # One at a time, so that a whole window of requests does not ask the store in turn.
-        async with self._budget_turn:
-            while True:
-                found = await asyncio.to_thread(
-                    self._store.reserve, self._member.owner, tokens=most, usd=usd, budget=budget
-                )
-                if found == "granted":
-                    return most, usd
-                if found == "used_up":
-                    raise BudgetUsedUpError(self._used_up(budget, most, usd))
-                await self._sleep(HELD_POLL)
-
-    def _used_up(self, budget: Budget, tokens: int, usd: float) -> str:
-        spent = self._store.spend(self._member.run_key)
-        whole = spent.prompt_tokens + spent.completion_tokens
-        ceilings = []
-        if budget.tokens is not None:
-            ceilings.append(
-                f"{whole:,} of {budget.tokens:,} tokens are spent, and the next may take {tokens:,}"
-            )
-        if budget.usd is not None:
-            ceilings.append(
-                f"${spent.usd:,.4f} of ${budget.usd:,.4f} are spent, and the next may cost ${usd:,.4f}"
-            )
-        return (
-            f"the budget does not allow another request: {'; '.join(ceilings)}. What was paid for is kept, and the "
-            "same job with a larger budget (or a lower max_tokens) goes on"
         )
 
     def _look_up(self, pending: Pending, ceiling: int | None) -> Answer | None:

@@ -28,7 +28,7 @@ from corpusmill.engine.passes import Passes
 from corpusmill.engine.press import Press
 from corpusmill.engine.reading import Reading
 from corpusmill.engine.side_thread import SideThread
-from corpusmill.engine.tally import Ledger, Timeline, Wire
+from corpusmill.engine.tally import Timeline, Wire
 from corpusmill.errors import (
     EndpointDownError,
     InterruptedRunError,
@@ -101,7 +101,6 @@ class Work:
     limits: Limits
     binder: Binder
     output: Output
-    ledger: Ledger
     replay: bool
     total: int | None
     transport: httpx.AsyncBaseTransport | None
