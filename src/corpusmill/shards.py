@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from corpusmill.allocator import spare_memory
 from corpusmill.endpoints.prices import prices_of
 from corpusmill.engine.outputs import FailureLog, PartsOutput
 from corpusmill.errors import CountsError, ShardChangedError, SinkError, UsageError
@@ -169,8 +170,9 @@ def enrich_shard(
     """Ask the rows of one shard and stage its parts; one that is staged already, and whole, is left as it is.
 
     Raises `ShardChangedError` when the source or the job is not the planned one, else what `enrich` raises; how many
-    rows may fail is judged when all shards are committed.
+    rows may fail is judged when all shards are committed. The whole process is set to spare memory, as by `enrich_job`.
     """
+    spare_memory()
     opened, target, plan = _prepared(job)
     _check_pins(shard, opened, plan)
     staged = staged_shard(target, shard.run_key, shard.index)
