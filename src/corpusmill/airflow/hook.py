@@ -77,16 +77,16 @@ def endpoint_values(connection: Connection, *, model: str | None = None) -> dict
 
     Raises `UsageError` when there is no model, or extras that are not what they should be.
     """
-    extra = _extra(connection)
+    extra = extra_of(connection)
     client = extra.get("openai_client_kwargs")
     client = client if isinstance(client, dict) else {}
-    name = model or _text(extra.get("model")) or _text(client.get("model"))
+    name = model or text_of(extra.get("model")) or text_of(client.get("model"))
     if not name:
         raise UsageError(
             f"the connection {connection.conn_id!r} names no model; give one in its field Model or to the task"
         )
     fields: dict[str, Any] = {"base_url": base_url(connection, {**client, **extra}), "model": name}
-    key = connection.password or _text(extra.get("api_key")) or _text(client.get("api_key"))
+    key = connection.password or text_of(extra.get("api_key")) or text_of(client.get("api_key"))
     if key and key.strip():
         fields["api_key"] = key
     fields.update({name: extra[name] for name in _PASSED_ON if extra.get(name) not in (None, "")})
@@ -113,7 +113,7 @@ def base_url(connection: Connection, extra: Mapping[str, Any]) -> str:
     A form has the whole URL as host. A URI is taken apart by Airflow: host, port, and as schema either the
     protocol or the path.
     """
-    stated = _text(extra.get("base_url"))
+    stated = text_of(extra.get("base_url"))
     if stated:
         return stated
     host = (connection.host or "").strip()
@@ -145,12 +145,13 @@ def store_url(connection: Connection) -> str:
         who += f":{quote(connection.password, safe='')}"
     host = connection.host or ""
     where = f"{host}:{connection.port}" if connection.port else host
-    options = {name: value for name, value in _extra(connection).items() if isinstance(value, str | int)}
+    options = {name: value for name, value in extra_of(connection).items() if isinstance(value, str | int)}
     query = f"?{urlencode(options)}" if options else ""
     return f"postgresql://{f'{who}@' if who else ''}{where}/{quote(connection.schema or '', safe='')}{query}"
 
 
-def _extra(connection: Connection) -> dict[str, Any]:
+def extra_of(connection: Connection) -> dict[str, Any]:
+    """Give the extras of a connection; none where they are no mapping."""
     found: Any = connection.extra_dejson  # whatever JSON somebody typed
     return dict(found) if isinstance(found, dict) else {}
 
@@ -180,5 +181,6 @@ def _is_local(host: str) -> bool:
         return False
 
 
-def _text(value: object) -> str | None:
+def text_of(value: object) -> str | None:
+    """Give a text that is not blank; None for anything else."""
     return value if isinstance(value, str) and value.strip() else None

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import Asset, BaseOperator
+from airflow.sdk import Asset, BaseHook, BaseOperator
 
 from corpusmill.airflow.jobs import SOME_REGION, AwsAccess, Given, assemble
 from corpusmill.airflow.link import REPORT_KEY, ReportLink
@@ -189,18 +189,17 @@ class EnrichOperator(BaseOperator):
         store_url: str | None = None
         aws: AwsAccess | None = None
         if self.aws_conn_id is not None:
-            from corpusmill.airflow.aws import AwsHook, aws_access
+            from corpusmill.airflow.aws import aws_access
 
-            aws = aws_access(AwsHook.get_connection(self.aws_conn_id))
+            aws = aws_access(BaseHook.get_connection(self.aws_conn_id))
         if self.conn_id is not None:
-            from corpusmill.airflow.hook import OpenAICompatibleHook, endpoint_values
+            from corpusmill.airflow.hook import endpoint_values
 
-            connection = OpenAICompatibleHook.get_connection(self.conn_id)
-            endpoint = endpoint_values(connection, model=self.model)
+            endpoint = endpoint_values(BaseHook.get_connection(self.conn_id), model=self.model)
         if self.store_conn_id is not None:
             from corpusmill.airflow import hook
 
-            store_url = hook.store_url(hook.OpenAICompatibleHook.get_connection(self.store_conn_id))
+            store_url = hook.store_url(BaseHook.get_connection(self.store_conn_id))
         _refuse_password(self.store)
         self._assembled = assemble(self.given(endpoint=endpoint, store_url=store_url, aws=aws))
         return self._assembled

@@ -119,9 +119,11 @@ class TransformJobsTrigger(BaseTrigger):
 
             credentials = None
             if self.aws_conn_id is not None:
-                from corpusmill.airflow.aws import AwsHook, aws_access
+                from airflow.sdk import BaseHook
 
-                credentials = aws_access(await AwsHook.aget_connection(self.aws_conn_id)).credentials
+                from corpusmill.airflow.aws import aws_access
+
+                credentials = aws_access(await BaseHook.aget_connection(self.aws_conn_id)).credentials
             self._plane = await asyncio.to_thread(
                 ControlPlane,
                 region=self.region,
