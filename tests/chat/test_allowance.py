@@ -73,6 +73,17 @@ def test_a_bucket_s_rate_is_learned_from_what_comes_back() -> None:
     assert allowance.ready_in(20.0, now) == pytest.approx(missing / 50, rel=0.1)
 
 
+def test_what_takes_a_whole_bucket_goes_out_when_it_is_full() -> None:
+    """There is no reserve beside it, and it does not wait for the time at which the server begins anew."""
+    allowance = Allowance()
+    for second in range(3):
+        mark = allowance.spend(50.0)
+        allowance.told(100.0 - 20 * second, 60.0, mark=mark, sent=float(second), now=float(second))
+    assert allowance.per_second > 0
+    assert allowance.ready_in(500.0, 2.0) > 0
+    assert allowance.ready_in(500.0, 30.0) == 0.0
+
+
 @pytest.mark.parametrize("reset", [None, 0.0, 1e9])
 def test_nobody_waits_for_longer_than_a_minute(reset: float | None) -> None:
     """Whatever is told, even that nothing will ever be left."""

@@ -55,10 +55,12 @@ class Allowance:
         """Give the seconds until `amount` may go out: 0 when it may now, and while nothing is known."""
         if self._before is None:
             return 0.0
-        needed = max(1.0, min(amount, self.most))
-        self._refill(now)
         # Requests overtake each other, so that what is known is a little off; with a bucket a reserve costs nothing.
-        missing = needed + min(self.most, self.per_second) * RESERVE - self.left
+        reserve = min(self.most, self.per_second) * RESERVE
+        # Nobody waits for more than there ever is.
+        needed = max(1.0, min(amount + reserve, self.most))
+        self._refill(now)
+        missing = needed - self.left
         if missing <= _NEGLIGIBLE:
             return 0.0
         if now >= self._until:
