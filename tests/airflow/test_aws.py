@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -25,7 +26,12 @@ KEY, SECRET, TOKEN = "AKIDPLANTED000000000", "planted/secret+0123456789", "plant
 ROLE = "arn:aws:iam::123456789012:role/nightly"
 
 REAL_TIME = {"endpoint_name": "tilde", "model": "m"}
-TRANSFORM = {"model_name": "m", "model": "m", "instance_type": "ml.any", "s3": "s3://bucket/nightly"}
+TRANSFORM: dict[str, Any] = {
+    "model_name": "m",
+    "model": "m",
+    "instance_type": "ml.any",
+    "s3": "s3://bucket/nightly",
+}
 VALUES: dict[str, Any] = {
     "source": "in.parquet",
     "sink": "out",
@@ -151,12 +157,29 @@ def test_what_a_connection_holds_lies_under_the_endpoint_and_never_in_what_is_wr
     assert KEY not in str(job.written)
 
 
-def test_an_endpoint_that_is_given_as_an_object_gets_the_credentials() -> None:
-    """In real time as well; what is no endpoint on SageMaker is refused."""
-    endpoint = SageMakerEndpoint(endpoint_name="tilde", region="eu-north-1", model="m")
+def test_an_endpoint_that_is_given_as_an_object_gets_the_credentials_and_the_addresses() -> None:
+    """In real time as well, but for what it says itself; what is no endpoint on SageMaker is refused."""
+    real_time = SageMakerEndpoint(
+        endpoint_name="tilde", region="eu-west-1", model="m", endpoint_url="https://own.example"
+    )
+    endpoint = SageMakerTransform(**TRANSFORM, region="eu-west-1", real_time=real_time)
     made = assemble(Given(values={**VALUES, "endpoint": endpoint}, aws=ACCESS)).job.endpoint
-    assert isinstance(made, SageMakerEndpoint)
-    assert (made.region, made.credentials) == ("eu-north-1", ACCESS.credentials)
+    assert isinstance(made, SageMakerTransform)
+    assert (made.region, made.endpoint_url, made.s3_endpoint_url, made.profile) == (
+        "eu-west-1",
+        "https://jobs.example",
+        "https://s3.example",
+        "team",
+    )
+    assert made.real_time is not None
+    assert (made.real_time.endpoint_url, made.real_time.profile) == ("https://own.example", "team")
+    assert made.credentials == made.real_time.credentials == ACCESS.credentials
+    alone = assemble(Given(values={**VALUES, "endpoint": replace(real_time, endpoint_url=None)}, aws=ACCESS))
+    assert isinstance(alone.job.endpoint, SageMakerEndpoint)
+    assert (alone.job.endpoint.endpoint_url, alone.job.endpoint.credentials) == (
+        "https://runtime.example",
+        ACCESS.credentials,
+    )
     other = {"openai_compatible": {"base_url": "http://127.0.0.1:1/v1", "model": "m"}}
     with pytest.raises(UsageError, match="aws_conn_id is given"):
         assemble(Given(values={**VALUES, "endpoint": other}, aws=ACCESS))
@@ -213,10 +236,8 @@ def test_an_enriching_task_asks_in_real_time_with_the_keys_of_a_connection(
         endpoint={"sagemaker": {**REAL_TIME, "model": "tildeopen-30b-64k"}},
         aws_conn_id="aws_for_tests",
         store=f"sqlite:///{tmp_path}/store.db",
-        outlets=[],
-        asset=None,
     )
-    operator.asset = None
+    operator.asset = None  # there are no events of outlets outside of a run
 
     class Ti:
         def xcom_push(self, key: str, value: object) -> None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from corpusmill.endpoints import Endpoint
-    from corpusmill.endpoints.sagemaker import AwsCredentials
+    from corpusmill.endpoints.sagemaker import AwsCredentials, SageMakerEndpoint
     from corpusmill.job import Job
     from corpusmill.tables import SourceLike
 
@@ -89,7 +89,7 @@ def assemble(given: Given) -> Assembled:
         objects["prompts"] = tuple(objects["prompts"])
     job = replace(job, **objects, written={**job.written, **shown})
     if given.aws is not None:
-        job = replace(job, endpoint=_with_credentials(job.endpoint, given.aws.credentials))
+        job = replace(job, endpoint=_on_amazon(job.endpoint, given.aws))
     return Assembled(job=job, source=source)
 
 
@@ -97,8 +97,8 @@ def _connected(values: dict[str, Any], given: Given) -> dict[str, Any]:
     """Lay over what connections hold, and the partition."""
     if given.endpoint is not None:
         values["endpoint"] = dict(given.endpoint)
-    if given.aws is not None and isinstance(values.get("endpoint"), dict):
-        values["endpoint"] = _located(values["endpoint"], given.aws)
+    if given.aws is not None and given.aws.region and isinstance(values.get("endpoint"), dict):
+        values["endpoint"] = _located(values["endpoint"], given.aws.region)
     if given.store_url is not None:
         values = merged(values, {"store": {"url": given.store_url}})
     if given.partition is not None:
@@ -106,38 +106,48 @@ def _connected(values: dict[str, Any], given: Given) -> dict[str, Any]:
     return values
 
 
-def _located(endpoint: Mapping[str, Any], aws: AwsAccess) -> dict[str, Any]:
-    """Lay an endpoint on SageMaker over what a connection says of region, profile and addresses."""
-    common = {"region": aws.region, "profile": aws.profile}
-    real_time = _stated({**common, "endpoint_url": aws.runtime_url})
-    jobs = _stated({**common, "endpoint_url": aws.sagemaker_url, "s3_endpoint_url": aws.s3_url})
+def _located(endpoint: Mapping[str, Any], region: str) -> dict[str, Any]:
+    """Lay an endpoint on SageMaker over the region of a connection: of what is written, it is wanted at once."""
     found = dict(endpoint)
-    if isinstance(found.get("sagemaker"), dict):
-        found["sagemaker"] = merged(real_time, found["sagemaker"])
-    if isinstance(found.get("sagemaker_transform"), dict):
-        found["sagemaker_transform"] = fields = merged(jobs, found["sagemaker_transform"])
-        if isinstance(fields.get("real_time"), dict):
-            fields["real_time"] = merged(real_time, fields["real_time"])
+    for kind in ("sagemaker", "sagemaker_transform"):
+        if isinstance(found.get(kind), dict):
+            found[kind] = fields = {"region": region, **found[kind]}
+            if isinstance(fields.get("real_time"), dict):
+                fields["real_time"] = {"region": region, **fields["real_time"]}
     return found
 
 
-def _stated(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in values.items() if value is not None}
+def _on_amazon(endpoint: Endpoint, aws: AwsAccess) -> Endpoint:
+    """Hand to an endpoint on SageMaker what a connection holds; raise `UsageError` for any other.
 
-
-def _with_credentials(endpoint: Endpoint, credentials: AwsCredentials | None) -> Endpoint:
-    """Hand credentials to an endpoint on SageMaker; raise `UsageError` for any other."""
+    Profile and addresses are those of the endpoint where it has any; credentials are those of the connection where
+    that has any.
+    """
     from corpusmill.endpoints.sagemaker import SageMakerEndpoint, SageMakerTransform
 
-    if not isinstance(endpoint, SageMakerEndpoint | SageMakerTransform):
+    if isinstance(endpoint, SageMakerEndpoint):
+        return _in_real_time(endpoint, aws)
+    if not isinstance(endpoint, SageMakerTransform):
         raise UsageError(
             f"aws_conn_id is given, and the endpoint is a {type(endpoint).__name__}, which has nothing to do with AWS"
         )
-    if credentials is None:
-        return endpoint
-    if isinstance(endpoint, SageMakerTransform) and endpoint.real_time is not None:
-        endpoint = replace(endpoint, real_time=replace(endpoint.real_time, credentials=credentials))
-    return replace(endpoint, credentials=credentials)
+    return replace(
+        endpoint,
+        profile=endpoint.profile or aws.profile,
+        endpoint_url=endpoint.endpoint_url or aws.sagemaker_url,
+        s3_endpoint_url=endpoint.s3_endpoint_url or aws.s3_url,
+        credentials=aws.credentials or endpoint.credentials,
+        real_time=endpoint.real_time and _in_real_time(endpoint.real_time, aws),
+    )
+
+
+def _in_real_time(endpoint: SageMakerEndpoint, aws: AwsAccess) -> SageMakerEndpoint:
+    return replace(
+        endpoint,
+        profile=endpoint.profile or aws.profile,
+        endpoint_url=endpoint.endpoint_url or aws.runtime_url,
+        credentials=aws.credentials or endpoint.credentials,
+    )
 
 
 def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
