@@ -445,6 +445,24 @@ def test_a_stop_leaves_the_job_running_and_says_so(job: Job) -> None:
     assert running.status == "Stopped"
 
 
+def test_a_stop_that_comes_too_late_does_not_say_that_nothing_is_stored(job: Job) -> None:
+    """The job has ended while it was to be stopped: the same command takes in its answers, and pays for nothing."""
+    fillers: list[Any] = []
+    job.fake.pace.set(0)
+
+    def stop(_progress: object) -> None:
+        for running in job.fake.jobs.jobs.values():
+            fillers[-1].stop(grace=None)
+            job.fake.pace.set(None)
+            assert running.over.wait(30)
+
+    with pytest.raises(InterruptedRunError, match="not at work any more"):
+        job.run(options={"on_start": fillers.append, "progress": stop}, stop_on_interrupt=True)
+    job.run()
+    job.check_complete()
+    assert job.fake.container.computed.total() == 10
+
+
 def test_an_output_that_breaks_off_is_read_again_and_counted_once(
     job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -111,10 +111,25 @@ def test_jobs_are_stopped_one_by_one_and_each_says_what_came_of_it(run: Run, fak
         told = stop_all(plane, ["corpusmill-none", name])
         assert told == {"corpusmill-none": "is not at work", name: "is told to stop"}
         assert fake.jobs.jobs[name].over.wait(30)
+        assert stop_all(plane, [name]) == {name: "is not at work"}
         fake.control_script = lambda *_: "access_denied"
         (refused,) = stop_all(plane, [name]).values()
     assert refused.startswith("could not be stopped; stop it by hand")
     assert "not authorized" in refused
+
+
+def test_a_job_that_could_not_be_stopped_is_not_taken_for_one_that_has_ended(
+    run: Run, fake: FakeSageMaker
+) -> None:
+    """Whatever the service says against stopping it: it goes on, and costs."""
+    with pytest.raises(JobsAtWorkError) as caught:
+        run(wait=False)
+    (name,) = caught.value.jobs
+    fake.control_script = lambda operation, _: "no_endpoint" if operation == "StopTransformJob" else None
+    with contextlib.closing(ControlPlane(region=fake.region, endpoint_url=fake.url)) as plane:
+        (refused,) = stop_all(plane, [name]).values()
+    assert refused.startswith("could not be stopped; stop it by hand")
+    assert fake.jobs.jobs[name].status == "InProgress"
 
 
 class Plane:

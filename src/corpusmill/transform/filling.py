@@ -310,9 +310,13 @@ class Filler:
 
     def _leave(self, name: str) -> None:
         if self._endpoint.stop_on_interrupt:
-            self._call(self.aws.stop, name)
+            if self._call(self.aws.stop, name):
+                raise InterruptedRunError(
+                    f"interrupted: the transform job {name} is told to stop; it stores nothing more"
+                )
             raise InterruptedRunError(
-                f"interrupted: the transform job {name} is told to stop; it stores nothing more"
+                f"interrupted: the transform job {name} is not at work any more. The same command takes in what it has "
+                "stored"
             )
         raise InterruptedRunError(
             f"interrupted: the transform job {name} goes on. The same command takes it up; "
