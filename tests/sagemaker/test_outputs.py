@@ -76,6 +76,8 @@ def test_short_long_and_repeated_outputs_give_what_is_certain() -> None:
     again = joined(LINES[0], completion("another"))
     assert read([GOOD[0], other, again, b"no JSON", b"{}", b"[]"], tally) == {0: WHOLE[0]}
     assert (tally.strange, tally.repeated) == (4, 1)
+    assert str(tally) == "4 not of this shard, 1 for a line that had its answer"
+    assert str(Tally()) == ""
 
 
 @pytest.mark.parametrize(

@@ -161,6 +161,14 @@ def test_every_shape_of_line_is_read(job: Job, settings: dict[str, Any]) -> None
     job.check_complete()
 
 
+def test_outputs_whose_lines_belong_to_no_row_say_so(job: Job) -> None:
+    """A filter that loses the ids: the run ends after the second job, and says what is odd about the outputs."""
+    odd = r"does not hold this line \(odd lines of the output: 4 not of this shard\)"
+    with pytest.raises(EndpointError, match=odd):
+        job.run(output_filter="$['SageMakerOutput']")
+    assert job.shards == [[4, 4, 2], [4, 4, 2]]
+
+
 def test_the_request_is_the_one_of_the_reference_page(job: Job) -> None:
     """Messages, ceiling and temperature, without a model; the id is the key."""
     job.prompt = Ask(TEMPLATE, into="topic", temperature=0, max_tokens=256)

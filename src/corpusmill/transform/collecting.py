@@ -43,7 +43,6 @@ class Collected:
     answers: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
-    tally: Tally = field(default_factory=Tally)
 
 
 class Collector:
@@ -84,7 +83,8 @@ class Collector:
         self, plan: JobPlan, number: int, lines: list[LineKey], output: Iterator[bytes], sofar: Collected
     ) -> None:
         shard = plan.shards[number]
-        found, why = self._read(plan, shard, lines, output, sofar.tally)
+        tally = Tally()
+        found, why = self._read(plan, shard, lines, output, tally)
         answered: set[bytes] = set()
         reasons: dict[str, int] = {}
         while group := list(itertools.islice(found, GROUP)):
@@ -103,7 +103,9 @@ class Collector:
         sofar.missing[number] = [place for place, line in enumerate(lines) if line.key not in answered]
         if sofar.missing[number]:
             said = max(reasons, key=lambda reason: reasons[reason], default=why)
-            sofar.reasons[number] = said
+            # A filter that loses the ids, or another container's lines: without this nobody would see it.
+            odd = f" (odd lines of the output: {tally})" if str(tally) else ""
+            sofar.reasons[number] = said + odd
 
     def _read(
         self, plan: JobPlan, shard: Shard, lines: list[LineKey], output: Iterator[bytes], tally: Tally

@@ -338,7 +338,8 @@ class Filler:
 def settlement(plan: JobPlan, described: dict[str, Any], sofar: Collected) -> Settled:
     """Give what a job has come to that has ended, and of which so much was taken in."""
     status = described["TransformJobStatus"]
-    reason = str(described.get("FailureReason") or f"the job ended as {status}")
+    failure = described.get("FailureReason")
+    reason = str(failure or f"the job ended as {status}")
     missing = {number: places for number, places in sofar.missing.items() if places}
     reasons = dict(sofar.reasons)
     for number, shard in enumerate(plan.shards):
@@ -348,7 +349,8 @@ def settlement(plan: JobPlan, described: dict[str, Any], sofar: Collected) -> Se
     return Settled(
         ended=_ended(status, reason, missing=bool(missing)),
         status=status,
-        reason=reason,
+        # A job that has completed may lack lines all the same, and knows nothing of it.
+        reason=reason if failure else next(iter(reasons.values()), reason),
         missing=missing,
         reasons=reasons,
     )

@@ -70,6 +70,11 @@ class Tally:
     strange: int = 0
     repeated: int = 0
 
+    def __str__(self) -> str:
+        """Say what was odd, "" when nothing was."""
+        counts = (("not of this shard", self.strange), ("for a line that had its answer", self.repeated))
+        return ", ".join(f"{count:,} {what}" for what, count in counts if count)
+
 
 def read_joined(
     output: Iterable[bytes], by_id: Mapping[str, LineKey], tally: Tally, *, wrapped: bool
