@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +14,9 @@ import pytest
 import corpusmill
 from corpusmill.endpoints.sagemaker import SageMakerTransform
 from corpusmill.enrich_job import enrich_job
-from corpusmill.errors import EndpointError, JobsAtWorkError, JobStoppedError
+from corpusmill.errors import AuthenticationError, EndpointError, JobsAtWorkError, JobStoppedError
 from corpusmill.job import Job, job_of
-from corpusmill.transform.steps import states, submit
+from corpusmill.transform.steps import collect, states, submit
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -111,6 +113,18 @@ def test_a_submission_rides_out_throttling(job: Job, fake: FakeSageMaker) -> Non
     (state,) = states(job, endpoint_of(job))
     assert state.name == submitted.name
     assert len(fake.jobs.jobs) == 1
+
+
+def test_collecting_leaves_the_store_also_when_it_fails(
+    job: Job, fake: FakeSageMaker, tmp_path: Path
+) -> None:
+    """Nobody is left in it who would be taken for one at work."""
+    submit(job, endpoint_of(job))
+    fake.control_script = lambda *_: "access_denied"
+    with pytest.raises(AuthenticationError):
+        collect(job, endpoint_of(job))
+    with contextlib.closing(sqlite3.connect(tmp_path / "store.db")) as connection:
+        assert connection.execute("SELECT COUNT(*) FROM owners").fetchone() == (0,)
 
 
 def test_a_run_says_what_ends_it(job: Job, fake: FakeSageMaker) -> None:

@@ -107,7 +107,7 @@ def states(job: Steps, endpoint: SageMakerTransform) -> list[JobState]:  # noqa:
 
 
 def cancel(job: Steps, endpoint: SageMakerTransform) -> list[JobState]:  # noqa: ARG001 - steps are called alike
-    """Stop the open jobs that are at work, and give all open ones; what was never created is taken back."""
+    """Stop the open jobs that are not settled, and give how they stand; what was never created is taken back."""
     call = _patience(endpoint).call
     with _records(endpoint) as (aws, records):
         found = []
@@ -153,17 +153,17 @@ def _patience(endpoint: SageMakerTransform) -> Patience:
 def collect(job: Steps, endpoint: SageMakerTransform) -> list[JobState]:
     """Take what the open jobs have written into the store; give how they stand."""
     call = _patience(endpoint).call
-    with contextlib.closing(open_store(job.store)) as store:
+    with contextlib.closing(open_store(job.store)) as store, contextlib.ExitStack() as leaving:
         member = store.join(throwaway_key(), label=endpoint.identity)
+        leaving.callback(store.leave, member.owner)
         filler = Filler(endpoint, None, member, collector=lambda aws: Collector(endpoint, aws, store, member))
-        with contextlib.closing(filler):
-            found = []
-            for opened in call(filler.records.open_jobs, endpoint.identity):
-                status, sofar = filler.look(opened.plan)
-                found.append(_told(opened.plan, status, filler.reason(opened.plan), sofar))
-                if status == "Stopped":
-                    call(filler.records.close, opened.plan.name)
-        store.leave(member.owner)
+        leaving.enter_context(contextlib.closing(filler))
+        found = []
+        for opened in call(filler.records.open_jobs, endpoint.identity):
+            status, sofar = filler.look(opened.plan)
+            found.append(_told(opened.plan, status, filler.reason(opened.plan), sofar))
+            if status == "Stopped":
+                call(filler.records.close, opened.plan.name)
     return found
 
 
