@@ -425,6 +425,16 @@ def test_after_the_deadline_what_was_written_is_kept_and_the_task_is_not_tried_a
     attempts.nightly.check_complete()
 
 
+def test_a_task_that_gives_up_names_every_job_that_it_waited_for(attempts: Attempts) -> None:
+    """One that was told to stop before the attempt, too, of which nothing but S3 knows."""
+    attempts.state = None
+    attempts.attempt()
+    attempts.job.status = "Stopping"
+    attempts.options = {"deadline_hours": 1e-7}
+    with pytest.raises(AirflowFailException, match=attempts.job.name):
+        attempts.operator().execute(attempts.context)
+
+
 def test_nothing_is_started_after_the_deadline(attempts: Attempts) -> None:
     """The rows that are left over are written down, and go out when the task is cleared."""
     attempts.amazon.fake.container.poison = "strikes 5."

@@ -48,7 +48,6 @@ JOBS_KEY = "transform_jobs"
 _NAP = 1.0
 """Seconds after which a worker that waits looks whether its task was killed."""
 
-
 _LAST_PATIENCE = 60.0
 """Seconds for which AWS may fail to answer when the task gives up anyway."""
 
@@ -102,10 +101,10 @@ class TransformJobOperator(EnrichOperator):
             self._since = time.time()  # giving up is not retried, so that somebody has cleared the task
         # A job that was stopped before this attempt is not what ends it.
         stopping = self._forget_stopped()
-        names = list(dict.fromkeys((*self._jobs, *stopping)))
-        if names:
-            self.log.info("there are jobs from before: %s", ", ".join(names))
-            self._wait(context, names, forget=bool(stopping))
+        self._jobs = tuple(dict.fromkeys((*self._jobs, *stopping)))
+        if self._jobs:
+            self.log.info("there are jobs from before: %s", ", ".join(self._jobs))
+            self._wait(context, forget=bool(stopping))
         return self._go_on(context)
 
     def taken_up(self, context: Context, event: Mapping[str, Any] | None = None) -> Any:
@@ -182,21 +181,21 @@ class TransformJobOperator(EnrichOperator):
             self._keep(context)
             if self._is_late():
                 self._give_up(context)
-            self._wait(context, list(self._jobs))
+            self._wait(context)
 
-    def _wait(self, context: Context, names: list[str], *, forget: bool = False) -> None:
+    def _wait(self, context: Context, *, forget: bool = False) -> None:
         """Wait until the jobs have ended: by deferring, which does not return, or here.
 
         With `forget` one that is seen to stop was stopped before this attempt.
         """
         transform = self._transform()
         with contextlib.closing(self._plane(transform)) as plane:
-            watcher = self._watcher(plane, transform, names)
+            watcher = self._watcher(plane, transform)
             seen = watcher.look()
             self.log.info("%s", seen)
             if seen.ending is None and self.deferrable:
                 self._check_killed()
-                self.defer(trigger=self._trigger(transform, names, forget=forget), method_name="taken_up")
+                self.defer(trigger=self._trigger(transform, forget=forget), method_name="taken_up")
             told = seen.statuses
             while seen.ending is None:
                 self._nap(seen.wait)
@@ -271,24 +270,22 @@ class TransformJobOperator(EnrichOperator):
             credentials=transform.credentials,
         )
 
-    def _watcher(self, plane: ControlPlane, transform: SageMakerTransform, names: list[str]) -> Watcher:
+    def _watcher(self, plane: ControlPlane, transform: SageMakerTransform) -> Watcher:
         from corpusmill.transform.watching import Watcher
 
         return Watcher(
             plane,
-            names,
+            self._jobs,
             poll_seconds=transform.poll_seconds,
             patience_seconds=transform.patience_seconds,
             deadline=self._deadline(),
         )
 
-    def _trigger(
-        self, transform: SageMakerTransform, names: list[str], *, forget: bool
-    ) -> TransformJobsTrigger:
+    def _trigger(self, transform: SageMakerTransform, *, forget: bool) -> TransformJobsTrigger:
         from corpusmill.airflow.transform_trigger import TransformJobsTrigger
 
         return TransformJobsTrigger(
-            names=names,
+            names=list(self._jobs),
             region=transform.region,
             endpoint_url=transform.endpoint_url,
             profile=transform.profile,
