@@ -153,17 +153,16 @@ def _patience(endpoint: SageMakerTransform) -> Patience:
 def collect(job: Steps, endpoint: SageMakerTransform) -> list[JobState]:
     """Take what the open jobs have written into the store; give how they stand."""
     call = _patience(endpoint).call
-    with contextlib.closing(open_store(job.store)) as store, contextlib.ExitStack() as leaving:
+    with contextlib.closing(open_store(job.store)) as store:
         member = store.join(throwaway_key(), label=endpoint.identity)
-        leaving.callback(store.leave, member.owner)
         filler = Filler(endpoint, None, member, collector=lambda aws: Collector(endpoint, aws, store, member))
-        leaving.enter_context(contextlib.closing(filler))
-        found = []
-        for opened in call(filler.records.open_jobs, endpoint.identity):
-            status, sofar = filler.look(opened.plan)
-            found.append(_told(opened.plan, status, filler.reason(opened.plan), sofar))
-            if status == "Stopped":
-                call(filler.records.close, opened.plan.name)
+        with contextlib.closing(filler):
+            found = []
+            for opened in call(filler.records.open_jobs, endpoint.identity):
+                status, sofar = filler.look(opened.plan)
+                found.append(_told(opened.plan, status, filler.reason(opened.plan), sofar))
+                if status == "Stopped":
+                    call(filler.records.close, opened.plan.name)
     return found
 
 
