@@ -198,6 +198,7 @@ class Ti:
 
     def __init__(self) -> None:
         self.xcoms: dict[str, Any] = {}
+        self.max_tries = 3
 
     def xcom_push(self, key: str, value: Any) -> None:
         self.xcoms[key] = value
@@ -423,6 +424,40 @@ def test_after_the_deadline_what_was_written_is_kept_and_the_task_is_not_tried_a
     attempts.finish(attempts.attempt())
     assert attempts.job.status == "Completed"
     attempts.nightly.check_complete()
+
+
+@pytest.mark.parametrize("cleared", [True, False])
+def test_a_retry_after_the_deadline_gives_up_and_a_cleared_task_has_its_time_anew(
+    attempts: Attempts, *, cleared: bool
+) -> None:
+    """The worker was killed meanwhile, so that nobody has given up yet; clearing is what gives a task more tries."""
+    attempts.options = {"deadline_hours": 1}
+    attempts.attempt()
+    assert attempts.state is not None
+    attempts.state.values["corpusmill_transform"]["since"] -= 3_601
+    if cleared:
+        attempts.ti.max_tries += 4
+        assert attempts.attempt().names == [attempts.job.name]
+        return
+    with pytest.raises(AirflowFailException, match="deadline of 1 hours has passed"):
+        attempts.operator().execute(attempts.context)
+    assert attempts.state.values == {}
+
+
+def test_a_retry_names_all_jobs_of_the_output_the_oldest_first(attempts: Attempts) -> None:
+    """Also while it waits for some of them only; the link leads to the youngest."""
+    attempts.amazon.fake.container.poison = "strikes 5."
+    trigger = attempts.attempt()
+    attempts.amazon.fake.pace.set(3)
+    event = fire(trigger)
+    with pytest.raises(TaskDeferred):
+        attempts.operator().taken_up(attempts.context, event)
+    names = [job.name for job in attempts.amazon.jobs]
+    assert len(names) == 2
+    attempts.ti.xcoms.clear()
+    assert attempts.attempt().names == names[1:]
+    assert attempts.ti.xcoms["transform_jobs"] == names
+    assert attempts.ti.xcoms["_link_TransformJobLink"].endswith(names[-1])
 
 
 def test_a_task_that_gives_up_names_every_job_that_it_waited_for(attempts: Attempts) -> None:

@@ -97,8 +97,6 @@ class TransformJobOperator(EnrichOperator):
         """Take up jobs that an earlier attempt has left, or plan and send; wait; write the output."""
         self._transform()
         self._recall(context)
-        if self._is_late():
-            self._since = time.time()  # giving up is not retried, so that somebody has cleared the task
         # A job that was stopped before this attempt is not what ends it.
         stopping = self._forget_stopped()
         self._jobs = tuple(dict.fromkeys((*self._jobs, *stopping)))
@@ -316,14 +314,23 @@ class TransformJobOperator(EnrichOperator):
         kept: Any = None if store is None else store.get(STATE_KEY)
         if isinstance(kept, dict) and kept.get("of") == self._digest():
             self._jobs = tuple(kept["jobs"])
-            self._show(context, self._jobs[::-1])
-            self._since = kept["since"]
+            self._show(context, tuple(kept["used"]))
+            # Clearing a task gives it more tries, and so more time; a retry has what the attempts before it have left.
+            if kept["max_tries"] == context["ti"].max_tries:
+                self._since = kept["since"]
 
     def _keep(self, context: Context) -> None:
         self._show(context, self._used())
         store = context.get("task_state_store")
         if store is not None:
-            store.set(STATE_KEY, {"jobs": list(self._jobs), "since": self._since, "of": self._digest()})
+            kept: Any = {
+                "jobs": list(self._jobs),
+                "used": list(self._used()),
+                "since": self._since,
+                "max_tries": context["ti"].max_tries,
+                "of": self._digest(),
+            }
+            store.set(STATE_KEY, kept)
 
     @staticmethod
     def _forget(context: Context) -> None:
