@@ -104,6 +104,21 @@ def seen(driver: Chrome, *words: str) -> str:
     return wait.until(shown, f"{driver.current_url} does not show {words}")
 
 
+def press(driver: Chrome, name: str) -> None:
+    """Press the one button of that name; a page that is drawn anew meanwhile is looked at again."""
+    from selenium.common.exceptions import ElementClickInterceptedException, StaleElementReferenceException
+    from selenium.webdriver.support.wait import WebDriverWait
+
+    def pressed(found: Chrome) -> bool:
+        (button,) = [each for each in found.find_elements("tag name", "button") if each.text == name]
+        button.click()
+        return True
+
+    redrawn = [StaleElementReferenceException, ElementClickInterceptedException, ValueError]
+    wait = WebDriverWait(driver, 60, ignored_exceptions=redrawn)
+    wait.until(pressed, f"{driver.current_url} has no one button {name}")
+
+
 @pytest.mark.needs_system("chromium", "chromedriver")
 @pytest.mark.timeout(2 * PATIENCE)
 def test_a_user_sees_the_graph_the_materialisation_its_plots_checks_and_partitions(
@@ -137,8 +152,7 @@ def test_a_user_sees_the_graph_the_materialisation_its_plots_checks_and_partitio
             assert "summarise" in page
             driver.get(f"{address}/assets/summarised_corpus?view=overview")
             seen(driver, "Upstream assets", "raw_corpus", "Plots")
-            (plots,) = [each for each in driver.find_elements("tag name", "button") if each.text == "Plots"]
-            plots.click()
+            press(driver, "Plots")
             seen(driver, "corpusmill/answers/cached", "corpusmill/seconds")
             assert driver.find_elements("tag name", "canvas")
             driver.get(f"{address}/assets/translated_corpus?view=checks")
