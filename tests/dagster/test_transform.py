@@ -290,6 +290,27 @@ def test_a_stopped_job_fails_the_run_and_only_a_submission_starts_another(
     assert night.told(night.collect())["dagster/row_count"] == ROWS
 
 
+def test_what_lies_in_the_sink_is_judged_before_anything_is_submitted(
+    night: Night, runs: Runs, job: dict[str, Any]
+) -> None:
+    """Something else is refused and no job is paid for; the asset's own output makes way for new prompts."""
+    sink = Path(job["sink"])
+    sink.mkdir()
+    (sink / "notes.txt").write_text("mine", "utf-8")
+    description, _ = runs.failure(runs.materialise(night.definitions, assets=["translated_jobs"]))
+    assert "files or folders that no run of corpusmill wrote" in description
+    assert not night.fake.jobs.jobs
+    (sink / "notes.txt").unlink()
+    night.submit()
+    night.end()
+    night.told(night.collect())
+    other = [{"ask": {"template": "Name the language of: {text}", "into": "topic"}}]
+    changed = Night(runs, night.fake, transform_assets("translated", {**job, "prompts": other}))
+    assert changed.submit()["corpusmill/transform/rows"] == ROWS
+    changed.end()
+    assert changed.told(changed.collect())["dagster/row_count"] == ROWS
+
+
 def test_partitions_have_jobs_and_runs_of_their_own(
     runs: Runs, fake: FakeSageMaker, job: dict[str, Any]
 ) -> None:

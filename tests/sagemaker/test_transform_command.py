@@ -136,6 +136,19 @@ def test_a_cancelled_job_is_started_anew(fake: FakeSageMaker, job: Path, warm: W
     assert len(fake.jobs.jobs) == 2
 
 
+def test_a_sink_that_holds_something_else_is_refused_before_a_job_is_paid_for(
+    fake: FakeSageMaker, job: Path, warm: Warm
+) -> None:
+    """The error says what to pass, and passing it is all that is needed."""
+    (job.parent / "out").mkdir()
+    (job.parent / "out" / "notes.txt").write_text("mine", "utf-8")
+    ended = command(warm, "transform", "submit", str(job))
+    assert ended.code == 2
+    assert "pass --overwrite" in ended.err
+    assert fake.jobs.jobs == {}
+    assert len(said(warm, "transform", "submit", str(job), "--overwrite")) == 1
+
+
 def test_an_interrupted_run_leaves_its_job_running(fake: FakeSageMaker, job: Path, warm: Warm) -> None:
     """SIGINT ends the process within moments and says how to take the job up; the same command does."""
     fake.pace.set(0)

@@ -14,7 +14,7 @@ import pytest
 import corpusmill
 from corpusmill.endpoints.sagemaker import SageMakerTransform
 from corpusmill.enrich_job import enrich_job
-from corpusmill.errors import AuthenticationError, EndpointError, JobsAtWorkError, JobStoppedError
+from corpusmill.errors import AuthenticationError, EndpointError, JobsAtWorkError, JobStoppedError, SinkError
 from corpusmill.job import Job, job_of
 from corpusmill.transform.steps import collect, states, submit
 
@@ -112,6 +112,26 @@ def test_a_submission_rides_out_throttling(job: Job, fake: FakeSageMaker) -> Non
     (submitted,) = submit(job, endpoint_of(job))
     (state,) = states(job, endpoint_of(job))
     assert state.name == submitted.name
+    assert len(fake.jobs.jobs) == 1
+
+
+def test_what_the_run_would_refuse_is_refused_before_it_is_paid_for(job: Job, tmp_path: Path) -> None:
+    """A sink that holds something else, unless it is to be removed; and a sink that would become its own source."""
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "notes.txt").write_text("mine", "utf-8")
+    with pytest.raises(SinkError, match="files or folders that no run of corpusmill wrote"):
+        submit(job, endpoint_of(job))
+    inside = job_of({**job.written, "source": str(tmp_path), "sink": str(tmp_path / "inside")})
+    with pytest.raises(SinkError, match="lies inside the source"):
+        submit(inside, endpoint_of(inside))
+    assert states(job, endpoint_of(job)) == []
+    assert len(submit(job, endpoint_of(job), overwrite=True)) == 1
+
+
+def test_nothing_is_sent_for_an_output_that_is_there(job: Job, fake: FakeSageMaker, tmp_path: Path) -> None:
+    """The run that follows would do nothing, whatever answers a store has."""
+    run_to_the_end(job, fake)
+    assert submit(replace(job, store=f"sqlite:///{tmp_path}/another.db"), endpoint_of(job)) == []
     assert len(fake.jobs.jobs) == 1
 
 

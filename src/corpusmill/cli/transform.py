@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -31,10 +32,18 @@ def transform_group() -> None:
 
 @transform_group.command("submit")
 @_JOB
+@click.option(
+    "--overwrite", is_flag=True, help="The run that follows is to remove all that lies in the sink."
+)
 @_JSON
-def submit_command(job: str, *, as_json: bool) -> None:
+def submit_command(job: str, *, overwrite: bool, as_json: bool) -> None:
     """Send the rows that have no answer yet; never a second time while a job holds them."""
-    _step(job, submit, as_json=as_json, nothing="nothing to send: every row is answered or refused")
+    _step(
+        job,
+        partial(submit, overwrite=overwrite),
+        as_json=as_json,
+        nothing="nothing to send: every row is answered or refused",
+    )
 
 
 @transform_group.command("status")

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from corpusmill.dagster.quality import Rule, Tally
     from corpusmill.engine.engine import Progress
     from corpusmill.job import Job
-    from corpusmill.tables import Manifest
+    from corpusmill.tables import Sink
 
 PROGRESS_SECONDS = 30.0
 """How often a run says in its log how far it is."""
@@ -201,10 +201,9 @@ class Enrichment:
     def made(self, job: Job, partition: str | None) -> Finished:
         """Carry out the job of a partition, or of the whole asset."""
         sink = open_sink(job.sink)
-        before = sink.manifest()
         report = enrich_job(
             job,
-            overwrite=self.overwrite or self._is_own(partition, before),
+            overwrite=self.overwrites(sink, partition),
             progress=self._progress(partition),
         )
         manifest = sink.manifest()
@@ -237,10 +236,11 @@ class Enrichment:
             else [],
         )
 
-    def _is_own(self, partition: str | None, manifest: Manifest | None) -> bool:
-        """Whether what lies in the sink is what this asset wrote last: then new code may replace it."""
-        if manifest is None:
-            return False
+    def overwrites(self, sink: Sink, partition: str | None) -> bool:
+        """Whether what lies in the sink may be replaced: by new code what this asset wrote last, or whatever it is."""
+        manifest = sink.manifest()
+        if self.overwrite or manifest is None:
+            return self.overwrite
         latest = latest_of(self.context.instance, self.spec.key, partition)
         tags = latest.tags if latest is not None and latest.tags else {}
         return tags.get("dagster/data_version") == data_version(manifest).value

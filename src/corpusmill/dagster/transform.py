@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
+    from corpusmill.dagster.execution import Enrichment
     from corpusmill.dagster.partitions import Dimension, Keys
     from corpusmill.dagster.quality import Rule
     from corpusmill.job import Job
@@ -77,20 +78,10 @@ def transform_assets(
     submitted = _submitted(submit_asset, design.spec, design.dep, partitioned=blueprint)
     collected = design.spec.replace_attributes(deps=[*design.spec.deps, dg.AssetDep(submitted.key)])
 
-    def submit(context: dg.AssetExecutionContext) -> Iterator[Any]:
-        from corpusmill.dagster.execution import Execution
-        from corpusmill.dagster.transform_work import Submission
+    def enrichment(context: dg.AssetExecutionContext) -> Enrichment:
+        from corpusmill.dagster.execution import Enrichment
 
-        work = Submission(context=context, blueprint=blueprint)
-        yield from Execution(
-            context=context, dimensions=blueprint.dimensions, spec=submitted, rules={}, work=work.one
-        ).events()
-
-    def collect(context: dg.AssetExecutionContext) -> Iterator[Any]:
-        from corpusmill.dagster.execution import Enrichment, Execution
-        from corpusmill.dagster.transform_work import Collection
-
-        enrichment = Enrichment(
+        return Enrichment(
             context=context,
             blueprint=blueprint,
             spec=collected,
@@ -99,12 +90,27 @@ def transform_assets(
             preview_rows=preview_rows,
             overwrite=overwrite,
         )
+
+    def submit(context: dg.AssetExecutionContext) -> Iterator[Any]:
+        from corpusmill.dagster.execution import Execution
+        from corpusmill.dagster.transform_work import Submission
+
+        work = Submission(enrichment=enrichment(context))
+        yield from Execution(
+            context=context, dimensions=blueprint.dimensions, spec=submitted, rules={}, work=work.one
+        ).events()
+
+    def collect(context: dg.AssetExecutionContext) -> Iterator[Any]:
+        from corpusmill.dagster.execution import Execution
+        from corpusmill.dagster.transform_work import Collection
+
+        work = Collection(enrichment=enrichment(context), submitted=submitted)
         yield from Execution(
             context=context,
             dimensions=blueprint.dimensions,
             spec=collected,
             rules=design.rules,
-            work=Collection(enrichment=enrichment, submitted=submitted).one,
+            work=work.one,
         ).events()
 
     made = [

@@ -13,16 +13,15 @@ import dagster as dg
 
 from corpusmill.dagster.execution import Finished, event_of, latest_of
 from corpusmill.dagster.metadata import escaped
-from corpusmill.dagster.partitions import keys_of
 from corpusmill.dagster.transform_sensor import JOBS, jobs_in, transform_of
 from corpusmill.errors import JobsAtWorkError, UsageError
 from corpusmill.fingerprint import canonical, digest
+from corpusmill.tables import open_sink
 from corpusmill.transform.steps import forget_stopped, states, submit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from corpusmill.dagster.blueprint import Blueprint
     from corpusmill.dagster.execution import Enrichment
     from corpusmill.endpoints.sagemaker import SageMakerTransform
     from corpusmill.job import Job
@@ -31,23 +30,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
-    """The work of the asset that submits."""
+    """The work of the asset that submits; `enrichment` is that of the asset which is written in the end."""
 
-    context: dg.AssetExecutionContext
-    blueprint: Blueprint
+    enrichment: Enrichment
 
     def one(self, partition: str | None) -> Finished:
         """Send the rows of a partition, or of the whole asset, that have no answer and are in no job.
 
         What somebody has stopped before is sent anew: to submit is to ask for that.
         """
-        keys = {} if partition is None else keys_of(self.blueprint.dimensions, partition)
-        job = self.blueprint.job_for(keys, self.context.resources)
+        job = self.enrichment.job(partition)
         endpoint = _endpoint(job)
         forget_stopped(endpoint)
-        jobs = submit(job, endpoint)
+        jobs = submit(job, endpoint, overwrite=self.enrichment.overwrites(open_sink(job.sink), partition))
         told = "; ".join(each.told() for each in jobs)
-        self.context.log.info("%s", told or "nothing to send: every row is answered or refused")
+        self.enrichment.context.log.info("%s", told or "nothing to send: every row is answered or refused")
         return _finished(jobs, endpoint)
 
 

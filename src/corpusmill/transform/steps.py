@@ -9,7 +9,7 @@ import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from corpusmill.plan import make_plan, throwaway_key
+from corpusmill.plan import check_apart, make_plan, throwaway_key
 from corpusmill.store import open_store
 from corpusmill.tables import check_storable, open_sink, open_source
 from corpusmill.transform.aws import Aws, Patience
@@ -68,8 +68,12 @@ class JobState:
         return f"{self.name}: {status}{reason}, {shards}, {self.rows:,} rows{answers}"
 
 
-def submit(job: Steps, endpoint: SageMakerTransform) -> list[JobState]:
-    """Send the rows that have no answer and are in no job; give the jobs that hold rows of this one, created."""
+def submit(job: Steps, endpoint: SageMakerTransform, *, overwrite: bool = False) -> list[JobState]:
+    """Send the rows that have no answer and are in no job; give the jobs that hold rows of this one, created.
+
+    What the run that writes them would refuse is refused before anything is paid for: `overwrite` is as in `enrich`.
+    Nothing is sent where the sink holds the output already.
+    """
     source = open_source(job.source)
     sink = open_sink(job.sink)
     plan = make_plan(
@@ -82,6 +86,9 @@ def submit(job: Steps, endpoint: SageMakerTransform) -> list[JobState]:
         sink=sink.spec,
     )
     check_storable(plan.schema)
+    check_apart(source, sink, asked=job.source)
+    if sink.decide(plan.run_key, plan.job_key, overwrite=overwrite) == "skip":
+        return []
     call = _patience(endpoint).call
     with contextlib.closing(open_store(job.store)) as store:
         filling = Filling(chunks=source.chunks, prompts=job.prompts, store=store, run_key=plan.run_key)
