@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from corpusmill.cli import main
 from corpusmill.job import job_schema, parse_job
 from corpusmill.job.reference import INTRODUCTION, reference
+from corpusmill.tables.filters import OPERATORS
+from corpusmill.tables.layout import layout_of
 
 if TYPE_CHECKING:
     import pytest
@@ -31,6 +33,27 @@ def test_every_key_of_the_schema_is_told_with_its_meaning() -> None:
     )
     assert keys <= told
     assert [key for key, meaning in rows if not meaning.strip()] == []
+
+
+def test_what_is_said_to_stand_below_stands_there() -> None:
+    """A key whose mapping is `see below` has a section; one that takes the keys of another names its section."""
+    page = reference(job_schema())
+    headings = re.findall(r"^#+ `(\w+)`$", page, re.MULTILINE)
+    assert set(re.findall(r"^\| `(\w+)` \|[^|]*see below", page, re.MULTILINE)) <= set(headings)
+    elsewhere = re.findall(r"^\| `(\w+)` \| mapping with the keys of `(\w+)` \|", page, re.MULTILINE)
+    assert elsewhere == [("real_time", "sagemaker")]
+    assert "sagemaker" in headings
+
+
+def test_the_page_names_the_operators_that_a_filter_knows() -> None:
+    """All of them, and none besides."""
+    (told,) = re.findall(r"; op is (.*?) \|$", reference(job_schema()), re.MULTILINE)
+    assert re.split(r", | or ", re.sub(r" \([^)]*\)", "", told)) == list(OPERATORS)
+
+
+def test_the_page_says_where_the_sidecars_of_a_single_file_lie() -> None:
+    """The folder that it names is the one that is written."""
+    assert f"`{layout_of('out.parquet', None).sidecars.shown}/`" in reference(job_schema())
 
 
 def test_the_example_of_the_page_is_a_job() -> None:

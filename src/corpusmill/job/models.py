@@ -78,7 +78,11 @@ class SourceModel(Model):
     path: Text = Field(description="a file, a folder, a glob, or a URL (s3://, gs://)")
     columns: list[Text] | None = Field(None, description="the columns to read; all by default")
     filter: list[list[Any]] | None = Field(
-        None, description="[[column, op, value], …], all of which must hold"
+        None,
+        description=(
+            "[[column, op, value], …], all of which must hold; op is =, ==, !=, <, <=, >, >=, in or not in "
+            "(a list of values), is null or is not null (no value)"
+        ),
     )
     limit: int | None = Field(None, ge=0, description="the most rows to take")
     rows: tuple[int, int] | None = Field(None, description="[start, stop) of the rows that are left")
@@ -88,7 +92,11 @@ class SourceModel(Model):
 
 
 class SinkModel(Model):
-    """Where the output goes."""
+    """Where the output goes.
+
+    Manifest, report and failures lie in `_corpusmill/` inside a folder, and beside a single file in
+    `_<name of the file>.corpusmill/`, such as `_out.parquet.corpusmill/`.
+    """
 
     path: Text = Field(description="a folder, a single .parquet file, or a URL (s3://, gs://)")
     columns: list[Text] | None = Field(None, description="the source columns to keep; all by default")

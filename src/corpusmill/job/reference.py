@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -61,7 +62,10 @@ def _section(key: str, name: str, definitions: Mapping[str, Any], *, level: int)
     }
     choices = bool(inner) and set(inner) == set(model["properties"])
     shared: dict[str, Any] = {}
+    told: dict[str, str] = {}
     if choices:
+        # What one choice may hold within another is told once, where it is a choice itself.
+        told = {found: inner_key for inner_key, found in inner.items()}
         required = set.intersection(
             *(set(definitions[found].get("required", ())) for found in inner.values())
         )
@@ -75,18 +79,24 @@ def _section(key: str, name: str, definitions: Mapping[str, Any], *, level: int)
     for inner_key, found in inner.items():
         if not choices and found in (name, *_simple(definitions)):
             continue
-        yield from _inner(inner_key, found, definitions, left_out=set(shared), level=level + 1)
+        yield from _inner(inner_key, found, definitions, left_out=set(shared), told=told, level=level + 1)
 
 
 def _inner(
-    key: str, name: str, definitions: Mapping[str, Any], *, left_out: set[str], level: int
+    key: str,
+    name: str,
+    definitions: Mapping[str, Any],
+    *,
+    left_out: set[str],
+    told: Mapping[str, str],
+    level: int,
 ) -> Iterator[str]:
     model = definitions[name]
     fields = {each: field for each, field in model["properties"].items() if each not in left_out}
     yield f"{'#' * level} `{key}`\n"
     yield f"{model['description'].strip()}\n"
     if fields:
-        yield _rows(fields, set(model.get("required", ())), definitions)
+        yield _rows(fields, set(model.get("required", ())), definitions, told)
 
 
 def _common(models: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -110,14 +120,24 @@ def _table(model: Mapping[str, Any], definitions: Mapping[str, Any]) -> str:
     return _rows(model["properties"], set(model.get("required", ())), definitions)
 
 
-def _rows(fields: Mapping[str, Any], required: set[str], definitions: Mapping[str, Any]) -> str:
+def _rows(
+    fields: Mapping[str, Any],
+    required: set[str],
+    definitions: Mapping[str, Any],
+    told: Mapping[str, str] = MappingProxyType({}),
+) -> str:
+    """Write the table of some keys; `told` names the sections of models that are told elsewhere."""
     lines = ["| key | what it takes | default | meaning |", "|---|---|---|---|"]
     # What must be given comes first; the rest keeps its order.
     for key in sorted(fields, key=lambda each: each not in required):
         field = fields[key]
         default = "required" if key in required else _default(field)
         meaning = field.get("description", "") or _described(field, definitions)
-        cells = (f"`{key}`", _type(field, definitions), default, meaning)
+        kind = _type(field, definitions)
+        homes = [told[name] for name in _references(field) if name in told]
+        if homes:
+            kind = f"mapping with the keys of `{homes[0]}`"
+        cells = (f"`{key}`", kind, default, meaning)
         lines.append(f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |")
     return "\n".join(lines) + "\n"
 
@@ -133,7 +153,7 @@ def _default(field: Mapping[str, Any]) -> str:
 
 def _described(field: Mapping[str, Any], definitions: Mapping[str, Any]) -> str:
     for name in _references(field):
-        return str(definitions[name]["description"]).strip().rstrip(".").split("\n")[0]
+        return str(definitions[name]["description"]).strip().split("\n")[0].rstrip(".")
     return ""
 
 
