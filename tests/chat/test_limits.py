@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from corpusmill.chat.concurrency import START
-from corpusmill.chat.limits import LONGEST_PAUSE, Limiter
+from corpusmill.chat.limits import GIVE_UP_AFTER, LONGEST_PAUSE, Limiter
 from corpusmill.chat.retry import with_retries
 from corpusmill.chat.verdict import Accepted, Rates, RetryAfter, RowFailed, Verdict
 from corpusmill.errors import EndpointDownError
@@ -459,6 +459,30 @@ def test_an_endpoint_that_stays_away_ends_the_run_after_the_patience(run: Run) -
         return now()
 
     assert 100 <= run(main()) <= 100 + 35
+
+
+def test_who_waits_for_an_endpoint_that_is_down_can_tell_when_the_run_ends(run: Run) -> None:
+    """The patience counts from the first failure, whether the next look is still to come or is out."""
+
+    async def main() -> None:
+        gate = limiter(patience=100)
+        await asyncio.sleep(3)
+        for _ in range(5):
+            async with gate.permit() as permit:
+                permit.settle(REFUSED)
+        look = gate.permit()
+        looking = asyncio.ensure_future(look.__aenter__())
+        await asyncio.sleep(0)
+        assert gate.waiting is not None
+        assert gate.waiting.until == 4.0
+        assert gate.waiting.gives_up == 103.0 + GIVE_UP_AFTER
+        await looking
+        other = asyncio.ensure_future(gate.permit().__aenter__())
+        await asyncio.sleep(0)
+        assert gate.waiting.until == gate.waiting.gives_up == 103.0 + GIVE_UP_AFTER
+        other.cancel()
+
+    run(main())
 
 
 def test_a_look_that_is_cancelled_lets_another_look(run: Run) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,8 @@ from corpusmill.testing.faults import KINDS
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from corpusmill.engine.engine import Progress
 
 
 def test_no_kind_of_fault_is_left_out() -> None:
@@ -77,7 +80,8 @@ def test_a_name_that_does_not_resolve_for_a_while_costs_attempts_and_no_row(
 
 
 def test_a_name_that_never_resolves_ends_the_run_after_its_patience(tmp_path: Path) -> None:
-    """The message names the URL and why; nothing is paid and nothing is committed."""
+    """The message names the URL and why; nothing is paid and nothing is committed. The end is foretold."""
+    shown: list[Progress] = []
     with pytest.raises(EndpointDownError, match=r"nowhere\.invalid") as caught:
         corpusmill.enrich(
             chaos.Chaos(rows=5).table(),
@@ -85,10 +89,15 @@ def test_a_name_that_never_resolves_ends_the_run_after_its_patience(tmp_path: Pa
             ASK,
             endpoint=corpusmill.OpenAICompatible("http://nowhere.invalid/v1", "any"),
             store=f"sqlite:///{tmp_path / 'store.db'}",
-            limits=corpusmill.Limits(concurrency=2, patience=0.5),
+            limits=corpusmill.Limits(concurrency=2, patience=1.5),
             retry=chaos.POLICY,
+            progress=shown.append,
         )
     assert "has not answered for" in str(caught.value)
+    assert any(
+        re.search(r"is down: .*; unless it answers, the run ends in [12] s \(limits\.patience\)", said)
+        for said in (progress.waiting or "" for progress in shown)
+    )
     assert not (tmp_path / "out").exists()
     assert caught.value.report is not None
     assert caught.value.report.possibly_paid_twice == 0

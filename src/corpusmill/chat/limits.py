@@ -40,10 +40,14 @@ TOKEN_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wait:
-    """Why nothing goes out, and until when by the limiter's clock (None: until an answer comes)."""
+    """Why nothing goes out, and until when by the limiter's clock (None: until an answer comes).
+
+    `gives_up` is when waiting ends by ending the run; None where it does not.
+    """
 
     reason: str
     until: float | None
+    gives_up: float | None = None
 
 
 class Permit:
@@ -170,11 +174,10 @@ class Limiter:
         if not self.concurrency.allows(self.out):
             return Wait(reason="as many are out as may be", until=None)
         if not self.breaker.allows(now):
-            until = self.breaker.next_probe
-            if self.breaker.state == "probing":
-                # The probe may hang; the patience ends all the same.
-                until = (self.breaker.since or now) + self.breaker.patience + GIVE_UP_AFTER
-            return Wait(reason=f"{self._name} is down: {self.breaker.reason}", until=until)
+            gives_up = (self.breaker.since or now) + self.breaker.patience + GIVE_UP_AFTER
+            # A probe may hang; the patience ends all the same.
+            until = gives_up if self.breaker.state == "probing" else self.breaker.next_probe
+            return Wait(reason=f"{self._name} is down: {self.breaker.reason}", until=until, gives_up=gives_up)
         if self._paused_until > now:
             return Wait(reason=self._pause_reason, until=self._paused_until)
         for bucket, of_tokens in self._buckets:

@@ -494,7 +494,10 @@ class Engine:
         wait = self._limiter.waiting
         if wait is None or not self._limiter.queued or wait.until is None:
             return None
+        if wait.gives_up is not None:
+            left = max(0.0, wait.gives_up - time.monotonic())
+            return f"{wait.reason}; unless it answers, the run ends in {left:.0f} s (limits.patience), to be resumed"
         left = wait.until - time.monotonic()
-        if left < 1 and self._limiter.breaker.state == "closed":
+        if left < 1:
             return None  # a pause between two requests, as any rate limit has them
-        return f"{wait.reason} ({left:.0f} s more)" if left >= 1 else wait.reason
+        return f"{wait.reason} ({left:.0f} s more)"
