@@ -72,11 +72,21 @@ class Limits:
                 raise UsageError(f"limits.{name} is {getattr(self, name)} s; it must be more than 0")
 
 
+def no_share(value: float) -> str | None:
+    """Say what must be written in the place of a number that is no share of the rows; None for one that is."""
+    if 0 <= value <= 1:
+        return None
+    in_per_cent = value / 100
+    written = f"; for {value:g} % write {in_per_cent:g}" if value > 1 >= in_per_cent else ""
+    return f"must be a share of the rows, from 0 to 1, and not their number{written}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailurePolicy:
     """How many rows may fail before nothing is committed.
 
-    `max_failed` is a share of the rows that were not skipped, by prompt; `statuses` are those that count as failed.
+    `max_failed` is a share of the rows that were not skipped, by prompt, and never their number: 0.05 is 5 % of
+    them, 0 none, 1 all. `statuses` are those that count as failed.
     """
 
     max_failed: float = 0.05
@@ -84,8 +94,9 @@ class FailurePolicy:
 
     def __post_init__(self) -> None:
         """Refuse a share outside 0 to 1 and a status that does not exist."""
-        if not 0 <= self.max_failed <= 1:
-            raise UsageError(f"failures.max_failed is {self.max_failed}; it is a share, from 0 to 1")
+        wrong = no_share(self.max_failed)
+        if wrong is not None:
+            raise UsageError(f"failures.max_failed is {self.max_failed:g}; it {wrong}")
         for status in self.statuses:
             if status not in STATUSES:
                 raise UsageError(f"failures.statuses names {status!r}; known are {', '.join(STATUSES)}")

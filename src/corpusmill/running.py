@@ -290,7 +290,8 @@ def refuse_failures(report: RunReport, policy: FailurePolicy, target: Any, log: 
             )
             error = TooManyFailuresError(
                 f"{failed} of {asked} rows failed for {prompt.into!r} ({failed / asked:.1%}: {kinds}), and "
-                f"max_failed is {policy.max_failed:.1%}: nothing was committed.{where} "
+                f"max_failed is {policy.max_failed:.1%} of them (written as the share {policy.max_failed:g}): "
+                f"nothing was committed.{where} "
                 "What was answered is kept; run again to ask the failed rows again, or raise max_failed"
             )
             error.report = report

@@ -124,6 +124,26 @@ def changed(old: str, new: str, **environment: str) -> Job:
             "failures: {statuses: [fail]}\nlimits:",
             "13: failures: failures.statuses names 'fail'; known are",
         ),
+        (
+            "limits:",
+            "failures: {max_failed: 5}\nlimits:",
+            "13: failures.max_failed: must be a share of the rows, from 0 to 1, and not their number; for 5 % write",
+        ),
+        (
+            "limits:",
+            "failures: {max_failed: 2.5 %}\nlimits:",
+            "13: failures.max_failed: must be a share of the rows, from 0 to 1: for 2.5 % write 0.025",
+        ),
+        (
+            "limits:",
+            "failures: {max_failed: 1000}\nlimits:",
+            "13: failures.max_failed: must be a share of the rows, from 0 to 1, and not their number",
+        ),
+        (
+            "limits:",
+            "failures: {max_failed: few}\nlimits:",
+            "13: failures.max_failed: input should be a valid",
+        ),
     ],
 )
 def test_one_thing_that_is_wrong_is_one_line(old: str, new: str, message: str) -> None:

@@ -18,7 +18,7 @@ from corpusmill import (
     SinkSpec,
     SourceSpec,
 )
-from corpusmill.errors import JobError
+from corpusmill.errors import JobError, UsageError
 from corpusmill.job import job_schema, parse_job
 from corpusmill.job.models import (
     BudgetModel,
@@ -60,6 +60,21 @@ def test_a_model_has_the_fields_of_the_object_that_it_becomes(model: type[Model]
 def test_an_endpoint_in_a_job_file_takes_what_its_class_takes(model: type[Model], endpoint: type) -> None:
     """Every argument of the class is a key."""
     assert set(model.model_fields) == set(inspect.signature(endpoint).parameters)
+
+
+@pytest.mark.parametrize("value", [5, 100.0])
+def test_a_number_of_rows_is_refused_as_a_share_in_python_too(value: float) -> None:
+    """With what to write instead, as in a job file."""
+    share = f"{value / 100:g}"
+    with pytest.raises(UsageError, match=rf"max_failed is {value:g}; it must be a share .* % write {share}$"):
+        FailurePolicy(max_failed=value)
+
+
+@pytest.mark.parametrize("value", [-0.1, 101, float("nan")])
+def test_what_is_no_share_at_all_is_refused_without_advice(value: float) -> None:
+    """Nobody can tell what was meant."""
+    with pytest.raises(UsageError, match=r"and not their number$"):
+        FailurePolicy(max_failed=value)
 
 
 def test_choices_and_defaults_are_those_of_the_library() -> None:

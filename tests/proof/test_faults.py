@@ -26,7 +26,10 @@ def test_what_failed_is_listed_and_what_was_answered_is_not_asked_again(tmp_path
     }
     with FakeEndpoint(faults=Faults(permanent={"400": 0.2})) as endpoint:
         asked = endpoint_at(endpoint)
-        with pytest.raises(corpusmill.CorpusmillError, match=r"nothing was committed.*out\.failed\.jsonl"):
+        with pytest.raises(
+            corpusmill.CorpusmillError,
+            match=r"max_failed is 5.0% of them \(.* share 0\.05\): nothing was committed.*out\.failed\.jsonl",
+        ):
             corpusmill.enrich(source, sink, ASK, endpoint=asked, **options)  # type: ignore[arg-type]
         assert not sink.exists()
         failed = (tmp_path / "out.failed.jsonl").read_text("utf-8").splitlines()

@@ -19,7 +19,7 @@ from pydantic import (
 )
 
 from corpusmill.job.sagemaker_models import SageMakerModel, SageMakerTransformModel
-from corpusmill.policy import DEFAULT_STORE, Mode
+from corpusmill.policy import DEFAULT_STORE, Mode, no_share
 
 _DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)\s*(ms|s|m|h|d))")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
@@ -207,12 +207,34 @@ class FailuresModel(Model):
     """How many rows may fail before nothing is committed."""
 
     max_failed: float = Field(
-        0.05, ge=0, le=1, description="a share of the rows that are not blank, by prompt"
+        0.05,
+        ge=0,
+        le=1,
+        description="the share of rows, never their number: 0.05 lets 5 % fail, 0 none, 1 all; by prompt, of its rows "
+        "that are not blank",
     )
     statuses: list[Text] = Field(
         default_factory=lambda: ["failed", "invalid"],
         description="the outcomes that count as failed; failed and invalid by default",
     )
+
+    @field_validator("max_failed", mode="before")
+    @classmethod
+    def _is_a_share(cls, value: object) -> object:
+        """Say what to write where per cent or a number of rows was written; all else is left to Pydantic."""
+        text = str(value).strip()
+        try:
+            number = float(text.removesuffix("%"))
+        except ValueError:
+            return value
+        if text.endswith("%"):
+            raise ValueError(
+                f"must be a share of the rows, from 0 to 1: for {number:g} % write {number / 100:g}"
+            )
+        wrong = no_share(number)
+        if wrong is not None:
+            raise ValueError(wrong)
+        return value
 
 
 class BudgetModel(Model):
