@@ -199,12 +199,13 @@ def test_the_models_that_exist_are_listed_and_no_other_is_found(
 def test_a_key_that_is_asked_for_must_come(
     fake_endpoint_factory: Callable[..., FakeEndpoint], headers: dict[str, str], status: int, code: str | None
 ) -> None:
-    """Without the key, and with another one, the answer is a 401 that does not show it."""
+    """Without the key, and with another one, the answer is a 401 that does not show it and sends nobody elsewhere."""
     endpoint = fake_endpoint_factory(api_key="sesame")
     response = HTTP.post(f"{endpoint.base_url}/chat/completions", json=body(), headers=headers)
     assert response.status_code == status
     if status == 401:
         assert response.json()["error"]["code"] == code
+        assert "://" not in response.text
     assert "sesame" not in response.text
     assert "other" not in response.text
 

@@ -97,7 +97,7 @@ RATE_LIMITED: Final = Refusal(
 )
 WRONG_KEY: Final = Refusal(
     status=401,
-    message="Incorrect API key provided: *****. You can find your API key at https://cloud.sambanova.ai/apis.",
+    message="Incorrect API key provided: *****. This is a fake endpoint; it takes the key that it was started with.",
     code="invalid_api_key",
 )
 NO_KEY: Final = Refusal(
