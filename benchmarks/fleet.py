@@ -11,13 +11,10 @@ about three minutes.
 from __future__ import annotations
 
 import contextlib
-import json
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
-import urllib.request
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.bench import MODEL, TEMPLATE
 from benchmarks.child import ROOT, call, command, numbers, surroundings
 from benchmarks.record import alone
+from benchmarks.serving import started, told
 
 if TYPE_CHECKING:
     import argparse
@@ -38,6 +36,18 @@ PROCESSES = 8
 RATE = 3_000
 BURST = 50
 LATENCY = 0.5
+ENDPOINT = (
+    "--port",
+    0,
+    "--latency",
+    LATENCY,
+    "--latency-sigma",
+    0.5,
+    "--requests-per-minute",
+    RATE,
+    "--burst",
+    BURST,
+)
 COLD = 10.0
 LOOK = 0.5
 """Seconds between two looks at what the endpoint has counted."""
@@ -84,31 +94,6 @@ def commit(*, shards: list[Mapping[str, Any]], **arguments: Any) -> dict[str, An
 
 
 @contextlib.contextmanager
-def limited_endpoint() -> Iterator[str]:
-    """Start the fake endpoint with its limit, and give its base URL."""
-    options = {"--port": 0, "--latency": LATENCY, "--latency-sigma": 0.5}
-    options |= {"--requests-per-minute": RATE, "--burst": BURST}
-    server = subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "corpusmill",
-            "fake-endpoint",
-            *(str(item) for pair in options.items() for item in pair),
-        ],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert server.stdout is not None
-        yield server.stdout.readline().strip()
-    finally:
-        server.terminate()
-        server.wait()
-
-
-@contextlib.contextmanager
 def open_store(kind: str, folder: str) -> Iterator[str]:
     """Give the URL of an empty store."""
     if kind == "sqlite":
@@ -129,17 +114,10 @@ def open_store(kind: str, folder: str) -> Iterator[str]:
         shutil.rmtree(place, ignore_errors=True)
 
 
-def counted(base_url: str) -> dict[str, Any]:
-    """Ask the endpoint what it has counted."""
-    with urllib.request.urlopen(f"{base_url.removesuffix('/v1')}/stats") as answer:
-        found: dict[str, Any] = json.load(answer)
-    return found
-
-
 def fleet(bench: Bench, kind: str, corpus: str, rows: int) -> dict[str, Any]:
     """Let eight processes do it, and give what the endpoint says of it."""
     folder = str(bench.place(f"fleet-{kind}"))
-    with limited_endpoint() as base_url, open_store(kind, folder) as store:
+    with started("corpusmill", "fake-endpoint", *ENDPOINT) as base_url, open_store(kind, folder) as store:
         arguments = {
             "base_url": base_url,
             "corpus": corpus,
@@ -160,14 +138,14 @@ def fleet(bench: Bench, kind: str, corpus: str, rows: int) -> dict[str, Any]:
         ]
         looks: list[tuple[float, int, int]] = []
         while all(process.poll() is None for process in processes):
-            stats = counted(base_url)
+            stats = told(base_url, "stats")
             looks.append((time.monotonic(), stats["requests"], stats["rate_limited"]))
             time.sleep(LOOK)
         ended = [process.communicate()[0] for process in processes]
         if any(process.returncode for process in processes):
             raise SystemExit("a process of the fleet has failed")
         done = call("benchmarks.fleet:commit", **arguments, shards=shards)
-        stats = counted(base_url)
+        stats = told(base_url, "stats")
     begun = next(moment for moment, requests, _ in looks if requests)
     # The last looks meet processes that have little left to ask.
     steady = [look for look in looks if look[0] >= begun + COLD * (0.3 if bench.quick else 1)][:-2]

@@ -16,7 +16,6 @@ import math
 import subprocess
 import sys
 import threading
-import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -24,10 +23,11 @@ from benchmarks.bench import run
 from benchmarks.child import ROOT, command, numbers, surroundings
 from benchmarks.peers.environment import PeerError, last_line, python_of, versions_of_all
 from benchmarks.record import alone
+from benchmarks.serving import started, told
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from benchmarks.bench import Bench
 
@@ -94,30 +94,6 @@ def ours(*, base_url: str, corpus: str, folder: str, seconds: float, most: int) 
     return {}
 
 
-@contextlib.contextmanager
-def limited_server(manner: Mapping[str, Any]) -> Iterator[str]:
-    """Start a server that behaves so, and give its base URL."""
-    server = subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.limited_server", json.dumps(manner)],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert server.stdout is not None
-        yield server.stdout.readline().strip()
-    finally:
-        server.terminate()
-        server.wait()
-
-
-def record_of(base_url: str) -> tuple[float, Attempts]:
-    """Ask the server since when it has run, and for its record."""
-    with urllib.request.urlopen(f"{base_url.removesuffix('/v1')}/attempts") as answer:
-        found = json.load(answer)
-    return float(found["since"]), found["attempts"]
-
-
 def shares(
     since: float, attempts: Attempts, manner: Mapping[str, Any], *, cold: float, steady: float
 ) -> dict[str, float]:
@@ -159,7 +135,7 @@ def steady(bench: Bench, server: str, client: str, corpus: str) -> dict[str, Any
             python = python_of(client)
         except PeerError as error:
             return {"error": str(error)}
-    with limited_server(manner) as base_url:
+    with started("benchmarks.limited_server", json.dumps(manner)) as base_url:
         try:
             done = subprocess.run(
                 command(function, {**arguments, "base_url": base_url}, python=python),
@@ -174,7 +150,8 @@ def steady(bench: Bench, server: str, client: str, corpus: str) -> dict[str, Any
             return {"error": f"did not end within {seconds + PATIENCE:.0f} s"}
         if done.returncode:
             return {"error": last_line(done.stderr)}
-        found = shares(*record_of(base_url), manner, cold=cold, steady=lasting)
+        record = told(base_url, "attempts")
+        found = shares(record["since"], record["attempts"], manner, cold=cold, steady=lasting)
     return {**found, **numbers(done.stdout)}
 
 

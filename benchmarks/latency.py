@@ -8,20 +8,16 @@ with what the places that stragglers leave allow.
 
 from __future__ import annotations
 
-import contextlib
-import json
-import subprocess
-import sys
 import threading
 import time
-import urllib.request
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.bench import run
-from benchmarks.child import ROOT, call, spent
+from benchmarks.child import call, spent
+from benchmarks.serving import started, told
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from benchmarks.bench import Bench
 
@@ -85,41 +81,6 @@ def hidden(*, base_url: str, corpus: str, folder: str, in_flight: int) -> dict[s
     return {**figures, "rows": report.rows, "reached": watch.reached}
 
 
-@contextlib.contextmanager
-def slow_server(*, stragglers: float, straggler_seconds: float) -> Iterator[str]:
-    """Start the server that takes its time, and give its base URL."""
-    options = {
-        "--mean": MEAN,
-        "--sigma": SIGMA,
-        "--stragglers": stragglers,
-        "--straggler-seconds": straggler_seconds,
-    }
-    server = subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "benchmarks.slow_server",
-            *(str(item) for pair in options.items() for item in pair),
-        ],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert server.stdout is not None
-        yield server.stdout.readline().strip()
-    finally:
-        server.terminate()
-        server.wait()
-
-
-def served_by(base_url: str) -> Served:
-    """Ask the server for its record."""
-    with urllib.request.urlopen(f"{base_url.removesuffix('/v1')}/served") as answer:
-        found: Served = json.load(answer)
-    return found
-
-
 def mean_out(served: Served, start: float, stop: float) -> float:
     """Give how many requests were with the server in the mean between two moments."""
     overlaps = (max(0.0, min(sent, stop) - max(came, start)) for came, sent, _ in served)
@@ -154,7 +115,9 @@ def measure(bench: Bench) -> dict[str, Any]:
     corpus = str(bench.corpus(rows=rows))
     found = {}
     for name, stragglers in (("plain", 0.0), ("with_stragglers", STRAGGLERS)):
-        with slow_server(stragglers=stragglers, straggler_seconds=seconds) as base_url:
+        slow = ("--mean", MEAN, "--sigma", SIGMA)
+        straggling = ("--stragglers", stragglers, "--straggler-seconds", seconds)
+        with started("benchmarks.slow_server", *slow, *straggling) as base_url:
             ran = call(
                 "benchmarks.latency:hidden",
                 base_url=base_url,
@@ -163,11 +126,11 @@ def measure(bench: Bench) -> dict[str, Any]:
                 in_flight=in_flight,
             )
             found[name] = {
-                **shares(served_by(base_url), reached=ran["reached"], in_flight=in_flight),
+                **shares(told(base_url, "served"), reached=ran["reached"], in_flight=in_flight),
                 "seconds": ran["seconds"],
                 "cpu_us_per_row": ran["cpu"] / ran["rows"] * 1e6,
             }
-    plain, straggling = found["plain"], found["with_stragglers"]
+    plain, tailed = found["plain"], found["with_stragglers"]
     return {
         "rows": rows,
         "in_flight": in_flight,
@@ -177,8 +140,8 @@ def measure(bench: Bench) -> dict[str, Any]:
         "straggler_seconds": seconds,
         **found,
         "others_unchanged": (
-            straggling["others_per_second"]
-            / (in_flight - straggling["stragglers_out"])
+            tailed["others_per_second"]
+            / (in_flight - tailed["stragglers_out"])
             / (plain["others_per_second"] / in_flight)
         ),
     }

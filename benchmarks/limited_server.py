@@ -20,12 +20,14 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.slow_server import content_length
+from benchmarks.serving import listen
 
 from corpusmill.testing.limits import Limiter, RateLimits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from benchmarks.serving import Connection
 
 CHARACTERS_PER_TOKEN = 4
 
@@ -82,54 +84,32 @@ class Server:
             return {}
         return {name.decode(): value.decode() for name, value in self.limiter.headers(now, time.time())}
 
-
-class Connection(asyncio.Protocol):
-    """One connection, one request at a time."""
-
-    def __init__(self, server: Server, loop: asyncio.AbstractEventLoop) -> None:
-        self._server = server
-        self._loop = loop
-        self._held = b""
-        self._transport: asyncio.Transport
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Event loop: the connection stands."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-
-    def data_received(self, data: bytes) -> None:
-        """Event loop: a request, or a part of one."""
-        self._held += data
-        head, found, body = self._held.partition(b"\r\n\r\n")
-        if not found or len(body) < content_length(head):
-            return
-        self._held = b""
+    def asked(self, head: bytes, body: bytes, connection: Connection) -> None:
+        """Take a request: refuse it at once, or answer it in its time."""
         if head.startswith(b"GET /attempts "):
-            record = {"since": self._server.since, "attempts": self._server.attempts}
-            self._transport.write(response(200, {}, record))
-        else:
-            self._asked(len(body) // CHARACTERS_PER_TOKEN)
-
-    def _asked(self, prompt_tokens: int) -> None:
-        server, now = self._server, self._loop.time()
-        wait = server.admit(prompt_tokens, now)
-        told = server.told(now)
-        if wait is not None:
-            server.attempts.append((now, now, True, 0))
-            if server.manner.retry_after:
-                told["retry-after"] = str(math.ceil(wait))
-            self._transport.write(response(429, told, {"error": {"message": "too many requests"}}))
+            connection.answer(response(200, {}, {"since": self.since, "attempts": self.attempts}))
             return
-        tokens = server.random.randint(20, server.manner.most_tokens)
-        self._loop.call_later(server.latency(now), self._answer, now, told, prompt_tokens, tokens)
+        loop = asyncio.get_running_loop()
+        prompt_tokens, now = len(body) // CHARACTERS_PER_TOKEN, loop.time()
+        wait = self.admit(prompt_tokens, now)
+        told = self.told(now)
+        if wait is not None:
+            self.attempts.append((now, now, True, 0))
+            if self.manner.retry_after:
+                told["retry-after"] = str(math.ceil(wait))
+            connection.answer(response(429, told, {"error": {"message": "too many requests"}}))
+            return
+        tokens = self.random.randint(20, self.manner.most_tokens)
+        loop.call_later(self.latency(now), self._answer, connection, now, told, prompt_tokens, tokens)
 
-    def _answer(self, came: float, told: Mapping[str, str], prompt_tokens: int, tokens: int) -> None:
-        server, now = self._server, self._loop.time()
-        if server.limiter is not None:
-            server.limiter.spend(tokens, now)
-        server.attempts.append((came, now, False, prompt_tokens + tokens))
-        if not self._transport.is_closing():
-            self._transport.write(response(200, told, completion(prompt_tokens, tokens)))
+    def _answer(
+        self, connection: Connection, came: float, told: Mapping[str, str], prompt_tokens: int, tokens: int
+    ) -> None:
+        now = asyncio.get_running_loop().time()
+        if self.limiter is not None:
+            self.limiter.spend(tokens, now)
+        self.attempts.append((came, now, False, prompt_tokens + tokens))
+        connection.answer(response(200, told, completion(prompt_tokens, tokens)))
 
 
 def completion(prompt_tokens: int, tokens: int) -> dict[str, Any]:
@@ -169,13 +149,9 @@ def manner_of(options: dict[str, Any]) -> Manner:
 
 async def serve(manner: Manner) -> None:
     """Listen on a free port of loopback until the process is ended."""
-    loop = asyncio.get_running_loop()
-    since = loop.time()
+    since = asyncio.get_running_loop().time()
     limiter = None if manner.limits is None else Limiter(manner.limits, now=since)
-    server = Server(manner, limiter, since)
-    listening = await loop.create_server(lambda: Connection(server, loop), "127.0.0.1", 0, backlog=4096)
-    print(f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/v1", flush=True)
-    await listening.serve_forever()
+    await listen(Server(manner, limiter, since).asked)
 
 
 def main() -> None:

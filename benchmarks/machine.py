@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import shutil
@@ -29,13 +30,11 @@ def machine() -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    """Name the versions of what takes part."""
-    found = {"Python": platform.python_version(), "SQLite": sqlite3.sqlite_version, "nginx": _nginx()}
+    """Name the versions of what takes part and is installed."""
+    found = {"Python": platform.python_version(), "SQLite": sqlite3.sqlite_version} | _nginx()
     for name in PACKAGES:
-        try:
+        with contextlib.suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            found[name] = "not installed"
     return found
 
 
@@ -54,12 +53,12 @@ def _git(*arguments: str) -> str:
     return found.stdout.strip() or ("unknown" if arguments[0] == "rev-parse" else "")
 
 
-def _nginx() -> str:
+def _nginx() -> dict[str, str]:
     program = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin")
     if program is None:
-        return "not installed"
+        return {}
     found = subprocess.run([program, "-v"], capture_output=True, text=True, check=False)
-    return found.stderr.strip().rpartition("/")[2]
+    return {"nginx": found.stderr.strip().rpartition("/")[2]}
 
 
 def _processor() -> str:

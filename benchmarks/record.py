@@ -24,10 +24,8 @@ OF_ALL = ("Python", "SQLite", "nginx", "corpusmill")
 
 
 def keep(name: str, figures: Mapping[str, Any]) -> None:
-    """Write the figures of one measurement, and for those of `make bench` where and with what they were taken."""
+    """Write the figures of one measurement, with where and with what they were taken."""
     results: dict[str, Any] = json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else {}
-    if "command" not in figures or not results:
-        results |= {"machine": machine(), "versions": versions()}
     results["figures"] = {**results.get("figures", {}), name: dict(figures)}
     RESULTS.write_text(json.dumps(results, indent=1) + "\n", "utf-8")
 
@@ -42,12 +40,21 @@ def measured(
     for label, value, target in lines(name, figures):
         print(f"  {label:72}{value:>22}   {target}", flush=True)
     if write:
-        how: dict[str, Any] = {}
+        used = versions()
+        how: dict[str, Any] = {"machine": machine()}
         if command:
-            ours = {each: version for each, version in versions().items() if each in OF_ALL}
-            how = {"command": command, "machine": machine()}
-            figures = {**figures, "versions": {**ours, **figures.get("versions", {})}}
-        keep(name, {**taken, "rough": bench.quick, **how, **figures})
+            how["command"] = command
+            used = {each: version for each, version in used.items() if each in OF_ALL}
+        keep(
+            name,
+            {
+                **taken,
+                "rough": bench.quick,
+                **how,
+                **figures,
+                "versions": {**used, **figures.get("versions", {})},
+            },
+        )
 
 
 def alone(

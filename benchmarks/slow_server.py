@@ -4,7 +4,6 @@
 
 It prints its base URL when it listens. `GET /served` gives all answers so far as JSON: for each when its request had
 come, when its answer went out (both by the machine's monotonic clock, in seconds), and whether it was a straggler.
-One event loop and a protocol of a few lines, since a framework would be slower than what is measured.
 """
 
 from __future__ import annotations
@@ -17,6 +16,12 @@ import math
 import random
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchmarks.serving import listen
+
+if TYPE_CHECKING:
+    from benchmarks.serving import Connection
 
 CANNED = Path(__file__).with_name("nginx.conf.template")
 
@@ -40,45 +45,18 @@ class Server:
         # The mean of a lognormal is exp(mu + sigma² / 2).
         return self.random.lognormvariate(math.log(self.mean) - self.sigma**2 / 2, self.sigma), False
 
-
-class Connection(asyncio.Protocol):
-    """One connection, one request at a time."""
-
-    def __init__(self, server: Server, loop: asyncio.AbstractEventLoop) -> None:
-        self._server = server
-        self._loop = loop
-        self._held = b""
-        self._transport: asyncio.Transport
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Event loop: the connection stands."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-
-    def data_received(self, data: bytes) -> None:
-        """Event loop: a request, or a part of one."""
-        self._held += data
-        head, found, body = self._held.partition(b"\r\n\r\n")
-        if not found or len(body) < content_length(head):
-            return
-        self._held = b""
+    def asked(self, head: bytes, _body: bytes, connection: Connection) -> None:
+        """Take a request, and answer it in its time."""
         if head.startswith(b"GET /served "):
-            self._transport.write(response(json.dumps(self._server.served).encode()))
+            connection.answer(response(json.dumps(self.served).encode()))
             return
-        seconds, straggles = self._server.latency()
-        self._loop.call_later(seconds, self._answer, self._loop.time(), straggles)
+        loop = asyncio.get_running_loop()
+        seconds, straggles = self.latency()
+        loop.call_later(seconds, self._answer, connection, loop.time(), straggles)
 
-    def _answer(self, came: float, straggles: bool) -> None:  # noqa: FBT001 - a callback's arguments
-        if not self._transport.is_closing():
-            self._transport.write(self._server.answer)
-            self._server.served.append((came, self._loop.time(), straggles))
-
-
-def content_length(head: bytes) -> int:
-    """Give the length of the body that a head announces."""
-    lowered = head.lower()
-    at = lowered.find(b"\r\ncontent-length:")
-    return 0 if at < 0 else int(lowered[at + 17 :].partition(b"\r\n")[0])
+    def _answer(self, connection: Connection, came: float, straggles: bool) -> None:  # noqa: FBT001 - a callback's
+        if connection.answer(self.answer):
+            self.served.append((came, asyncio.get_running_loop().time(), straggles))
 
 
 def response(body: bytes) -> bytes:
@@ -91,14 +69,6 @@ def canned_body() -> bytes:
     """Give the completion that the canned server answers with too."""
     written = CANNED.read_text("utf-8")
     return written[written.index("'{") + 1 : written.index("}';") + 1].encode()
-
-
-async def serve(server: Server) -> None:
-    """Listen on a free port of loopback until the process is ended."""
-    loop = asyncio.get_running_loop()
-    listening = await loop.create_server(lambda: Connection(server, loop), "127.0.0.1", 0, backlog=4096)
-    print(f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/v1", flush=True)
-    await listening.serve_forever()
 
 
 def main() -> None:
@@ -117,7 +87,7 @@ def main() -> None:
         answer=response(canned_body()),
     )
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(serve(server))
+        asyncio.run(listen(server.asked))
 
 
 if __name__ == "__main__":

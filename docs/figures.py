@@ -141,9 +141,7 @@ def page_section(results: Mapping[str, Any]) -> str:
         taken = f"{figures['date']}, commit {figures['commit']}, load {figures['load']} before"
         if "command" in figures:
             rough = "Roughly measured" if figures["rough"] else "Measured"
-            taken = f"{rough} by `{figures['command']}`: {taken}"
-        if "machine" in figures:
-            taken += f", {machine_of(figures)}"
+            taken = f"{rough} by `{figures['command']}`: {taken}, {machine_of(figures)}"
         parts.append(f"### {name}\n\n{table(lines(name, figures))}\n{taken}\n")
     return "\n".join([*parts, origin(results), ""])
 
@@ -155,16 +153,27 @@ def table(rows: Sequence[tuple[str, str, str]]) -> str:
 
 
 def origin(results: Mapping[str, Any]) -> str:
-    """Say in a paragraph on what machine and with which versions it was measured."""
-    # What has a command of its own says so itself.
-    together = [figures for figures in results["figures"].values() if "command" not in figures]
-    dates = sorted({figures["date"].partition(" ")[0] for figures in together})
-    loads = max(figures["load"] for figures in together)
-    rough = any(figures["rough"] for figures in together)
+    """Say in a paragraph on what machine and with which versions it was measured; what was on another one is named."""
+    together: dict[str, dict[str, Any]] = {}
+    for name, figures in results["figures"].items():
+        # What has a command of its own says so itself.
+        if "command" not in figures:
+            together.setdefault(machine_of(figures), {})[name] = figures
+    most, *others = sorted(together.items(), key=lambda each: -len(each[1]))
+    rough = any(figures["rough"] for names in together.values() for figures in names.values())
     how = "Roughly measured, by `python -m benchmarks.run --quick`," if rough else "Measured by `make bench`"
+    said = f"{how} {_taken(*most)}"
+    for machine, names in others:
+        said += f" But {' and '.join(names)} {_taken(machine, names)}"
+    return said
+
+
+def _taken(machine: str, names: Mapping[str, Any]) -> str:
+    dates = sorted({figures["date"].partition(" ")[0] for figures in names.values()})
+    load = max(figures["load"] for figures in names.values())
     return (
-        f"{how} on {' and '.join(dates)}: {machine_of(results)}. The machine's load before a "
-        f"measurement was at most {loads:.1f}."
+        f"on {' and '.join(dates)}: {machine}. The machine's load before each of these measurements was "
+        f"at most {load:.1f}."
     )
 
 

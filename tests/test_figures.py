@@ -51,7 +51,7 @@ BESIDE = {
     "load": 99.0,
     "rough": True,
     "command": "python -m benchmarks.peers",
-    "machine": RESULTS["machine"],
+    "machine": RESULTS["figures"]["live"]["machine"],
     "versions": {"peer": "1.2.3"},
     "found": {
         "corpusmill": {"rows": 20_000, "rows_per_second": 5_000.0, "cpu_us_per_row": 200.0, "times": 1.0},
@@ -72,6 +72,29 @@ def test_a_peer_that_did_not_do_the_job_is_named_with_its_error() -> None:
     assert "broken" not in plot
 
 
+def test_an_aim_that_was_missed_says_so() -> None:
+    """Each kind of bound is held against its figure; at the bound itself it is kept."""
+    found = {"share": 0.97, "refused": 0.01}
+    kept, fewer, more = (
+        FIGURES.lines("goodput", {"servers": {"bucket": {"ours": found | change}}})[0][2]
+        for change in ({}, {"share": 0.969}, {"refused": 0.011})
+    )
+    assert kept == "at least 97 %, at most 1 % refused"
+    assert fewer == "at least 97 % (missed), at most 1 % refused"
+    assert more == "at least 97 %, at most 1 % refused (missed)"
+    taken = {"first_half": 78, "second_half": 78, "left_open": 0, "calls": 20_000}
+    assert [aim for _, _, aim in FIGURES.lines("descriptors", taken)] == ["", "no more", "0"]
+    taken |= {"second_half": 79, "left_open": 1}
+    assert [aim for _, _, aim in FIGURES.lines("descriptors", taken)] == [
+        "",
+        "no more (missed)",
+        "0 (missed)",
+    ]
+    assert FIGURES.lines("skip", {"rows": 1, "seconds": 1.0, "process_seconds": 2.0})[0][2].endswith(
+        "(missed)"
+    )
+
+
 def test_what_has_a_command_of_its_own_says_so_itself() -> None:
     """Its command, its roughness and its versions stand with it, and not in what is said of all others."""
     results = {**RESULTS, "figures": {**RESULTS["figures"], "peers": BESIDE}}
@@ -79,6 +102,22 @@ def test_what_has_a_command_of_its_own_says_so_itself() -> None:
     assert "Roughly measured by `python -m benchmarks.peers`: 2026-01-02 03:04 UTC" in section
     assert "peer 1.2.3" in section
     assert "99.0" not in FIGURES.origin(results)
+
+
+def test_what_was_measured_on_another_machine_says_so() -> None:
+    """Its date, its machine and its load stand beside its name; the rest keep theirs."""
+    other = json.loads(json.dumps(RESULTS))
+    for figures in other["figures"].values():
+        figures["machine"] = {**figures["machine"], "processor": "a slow one"}
+    changed = other["figures"]["skip"]
+    changed |= {"date": "2030-01-02 03:04 UTC", "load": 77.0}
+    changed["machine"]["processor"] = "a fast one"
+    said, _, of_skip = FIGURES.origin(other).partition(" But skip on 2030-01-02: ")
+    assert "a slow one" in said
+    assert "a fast one" not in said
+    assert "77.0" not in said
+    assert "a fast one" in of_skip
+    assert "at most 77.0." in of_skip
 
 
 def test_under_each_limit_the_share_and_what_was_refused_are_stated() -> None:
