@@ -207,6 +207,10 @@ def test_a_wording_of_the_user_is_used_and_is_content(tmp_path: Path) -> None:
         ({"messages": [{"role": "user", "content": "{text}"}], "terms": "x"}, "did you mean 'term'"),
         ({"messages": [{"role": "user", "content": "{text}"}], "term": "{source}"}, "one line with"),
         ({"summarise": {}}, "no wording for translate"),
+        (
+            {"translate": {"messages": [{"role": "user", "content": "{text} into {to"}]}},
+            "the wording of translate in .* has '{to' at line 1, character 13, a brace that is not closed",
+        ),
         ("nowhere.toml", "nowhere.toml"),
     ],
 )

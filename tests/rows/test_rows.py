@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pyarrow as pa
@@ -130,6 +131,50 @@ def test_a_template_without_a_column_is_refused(template: str) -> None:
     """Every row would ask the same."""
     with pytest.raises(PromptError, match="names no column"):
         Ask(template, into="x")
+
+
+@pytest.mark.parametrize(
+    ("template", "hint"),
+    [
+        ("Name\n  { text }!", r" \('\{ text \}' at line 2, character 3 is text; write \{text\}\)$"),
+        ("{text!r}", r" \('\{text!r\}' at line 1, character 1 is text; write \{text\}\)$"),
+        ("text}", r"where the row's text belongs$"),
+    ],
+)
+def test_what_looks_like_a_placeholder_and_is_none_is_pointed_at(template: str, hint: str) -> None:
+    """Where no column is named otherwise."""
+    with pytest.raises(PromptError, match=hint):
+        Ask(template, into="x")
+
+
+@pytest.mark.parametrize(
+    ("template", "place"),
+    [
+        ("{text", "'{text' at line 1, character 1"),
+        ("{a} and\n{{b}} and {doc.b, {c}", "'{doc.b' at line 2, character 11"),
+        ("{text {a}", "'{text' at line 1, character 1"),
+    ],
+)
+def test_a_brace_before_a_name_that_is_not_closed_is_refused_with_its_place(
+    template: str, place: str
+) -> None:
+    """It would be sent as it is, in the place of the row's text."""
+    written = place.split("'")[1]
+    said = re.escape(f"has {place}, a brace that is not closed; write {written}}} for the column, or a blank")
+    with pytest.raises(PromptError, match=rf"^the template of the ask prompt into 'x' {said}"):
+        Ask(template, into="x")
+    with pytest.raises(PromptError, match=rf"^the system message of the ask prompt into 'x' {said}"):
+        Ask("{a}", system=template, into="x")
+    with pytest.raises(PromptError, match=rf"^messages\[0\]\.content {said}"):
+        Ask(messages=[{"role": "user", "content": template}], into="x")
+
+
+@pytest.mark.parametrize("template", ["{a} { text", "{a} {", '{a} {"n": 1', "{a} }{", "{a} {1"])
+def test_an_open_brace_before_anything_else_is_text(template: str) -> None:
+    """Half a JSON document may be what the model is to complete."""
+    batch = pa.RecordBatch.from_pydict({"a": ["t"]})
+    rendered = Renderer(Ask(template, into="x"), identity="i").ask(batch).rendered(0)
+    assert rendered.messages[0]["content"] == template.replace("{a}", "t")
 
 
 def test_blank_in_all_named_columns_is_skipped_and_in_some_is_not() -> None:

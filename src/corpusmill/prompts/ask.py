@@ -17,6 +17,7 @@ from corpusmill.prompts.fields import (
 )
 from corpusmill.prompts.prompt import Input, Judgement, Plain, Rendered
 from corpusmill.prompts.sampling import Sampling, wire_parameters
+from corpusmill.prompts.template import check_closed, near_miss
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -91,6 +92,9 @@ class Ask:
                 [] if system is None else [{"role": "system", "content": system}]
             )
             written.append({"role": "user", "content": template})
+            for name, text in (("system message", system), ("template", template)):
+                if isinstance(text, str):
+                    check_closed(text, f"the {name} of the ask prompt into {into!r}")
             conversation = conversation_of(written, tools_column=tools_column)
         else:
             assert messages is not None
@@ -100,7 +104,7 @@ class Ask:
         if not conversation.inputs:
             raise PromptError(
                 f"the ask prompt into {into!r} names no column, so every row would ask the same; "
-                "write {column} where the row's text belongs"
+                f"write {{column}} where the row's text belongs{near_miss(template or '')}"
             )
         varied = () if vary_by is None else (Input(path=check_column("ask", "vary_by", vary_by)),)
         plain = (

@@ -1,7 +1,8 @@
 """Templates: `{column.path}` is replaced by the row's text, and nothing else means anything.
 
-A placeholder is a brace, a dotted path of names, a brace. Every other brace is literal. What is filled in is never
-looked at again, so a row whose text contains `{other}` keeps it.
+A placeholder is a brace, a dotted path of names, a brace. Every other brace is literal, but one before a name that is
+never closed is a slip: `check_closed` refuses it. What is filled in is never looked at again, so a row whose text
+contains `{other}` keeps it.
 """
 
 from __future__ import annotations
@@ -9,9 +10,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from corpusmill.errors import PromptError
+
 # A name may hold letters of any script, digits, underscores and hyphens; blanks around a path are not allowed, so
 # that JSON and code in a template stay what they are.
-_PLACEHOLDER = re.compile(r"\{([^\W\d][\w-]*(?:\.[\w-]+)*)\}")
+_PATH = r"[^\W\d][\w-]*(?:\.[\w-]+)*"
+_PLACEHOLDER = re.compile(rf"\{{({_PATH})\}}")
+_BEGUN = re.compile(rf"\{{({_PATH})")
+_NEARLY = re.compile(rf"\{{\s*({_PATH})[^{{}}]*\}}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,3 +48,34 @@ def parse_template(text: str) -> Template:
         end = match.end()
     literals.append(text[end:])
     return Template(text, tuple(literals), tuple(paths))
+
+
+def check_closed(text: str, what: str) -> None:
+    """Raise `PromptError` for a brace before a name that is never closed; `what` is what the text is called."""
+    opened: list[int] = []
+    for brace in re.finditer(r"[{}]", text):
+        if brace[0] == "{":
+            opened.append(brace.start())
+        elif opened:
+            opened.pop()
+    for start in opened:
+        begun = _BEGUN.match(text, start)
+        if begun is not None:
+            raise PromptError(
+                f"{what} has {begun[0]!r} at {_place(text, start)}, a brace that is not closed; write "
+                f"{{{begun[1]}}} for the column, or a blank after a brace that is meant as text"
+            )
+
+
+def near_miss(text: str) -> str:
+    """Say, to be put behind a message, what in the text looks like a placeholder and is none; else nothing."""
+    nearly = _NEARLY.search(text)
+    if nearly is None:
+        return ""
+    return f" ({nearly[0]!r} at {_place(text, nearly.start())} is text; write {{{nearly[1]}}})"
+
+
+def _place(text: str, position: int) -> str:
+    before = text[:position]
+    character = position - before.rfind("\n")
+    return f"line {before.count(chr(10)) + 1}, character {character}"

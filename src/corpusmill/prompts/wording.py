@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from corpusmill.errors import PromptError
 from corpusmill.exchange import ROLES
-from corpusmill.prompts.template import Template, parse_template
+from corpusmill.prompts.template import Template, check_closed, parse_template
 
 if TYPE_CHECKING:
     from corpusmill.exchange import Message
@@ -187,6 +187,8 @@ def _piece(piece: object, where: str, names: frozenset[str]) -> Piece:
     alternatives = [piece] if isinstance(piece, str) else piece
     if not isinstance(alternatives, Sequence) or not all(isinstance(text, str) for text in alternatives):
         raise PromptError(f"{where} has the piece {piece!r}; it must be a text or a list of texts")
+    for text in alternatives:
+        check_closed(text, where)
     parsed = tuple(parse_template(text) for text in alternatives)
     for template in parsed:
         for path in template.paths:
