@@ -35,6 +35,7 @@ from corpusmill.tables.shards import (
     staged_shard,
 )
 from corpusmill.transform.beside import held_beside
+from corpusmill.transform.running import check_shardable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -324,6 +325,7 @@ def _added(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
 
 
 def _prepared(job: Job) -> tuple[Source, Sink, Plan]:
+    check_shardable(job.endpoint)
     opened = open_source(job.source)
     target = open_sink(job.sink)
     plan = make_plan(

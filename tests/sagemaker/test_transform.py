@@ -7,6 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import corpusmill
@@ -21,9 +22,12 @@ from corpusmill.errors import (
     TooManyFailuresError,
     UsageError,
 )
+from corpusmill.job import Job as JobOfShards
 from corpusmill.policy import FailurePolicy, RetryPolicy
 from corpusmill.prompts.ask import Ask
 from corpusmill.run import enrich, enrich_batches
+from corpusmill.shards import Shard, commit_shards, enrich_shard, plan_shards
+from corpusmill.tables import SinkSpec, SourceSpec
 from corpusmill.testing import expected_answer
 from corpusmill.transform.aws import Aws, PassingError
 from corpusmill.transform.records import Records
@@ -555,6 +559,53 @@ def test_rows_that_an_open_job_holds_are_not_asked_in_real_time(
     assert (report.live, report.outcomes) == (0, {"completed": 13})
     assert job.fake.container.computed.total() == 13
     job.check_complete("live")
+
+
+def test_shards_do_not_ask_what_an_open_job_holds_either(
+    job: Job, s3_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each shard looks for itself; collected, the rows are found, and shards with failed rows are done again."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", s3_url)
+    job.fake.pace.set(0)
+    with pytest.raises(JobsAtWorkError) as at_work:
+        job.run(wait=False)
+    pq.write_table(pa.table({"text": texts(13)}), job.folder / "in.parquet")
+    live = JobOfShards(
+        source=SourceSpec(path=job.folder / "in.parquet"),
+        sink=SinkSpec(path=str(job.folder / "live"), rows_per_part=6),
+        prompts=(PROMPT,),
+        endpoint=job.real_time(transform_s3=job.settings["s3"]),
+        store=f"sqlite:///{job.folder / 'store'}.db",
+    )
+    shards = plan_shards(live, rows_per_shard=6).shards
+    outcomes = [enrich_shard(live, shard).outcomes for shard in shards]
+    assert outcomes == [{"failed": 6}, {"completed": 2, "failed": 4}, {"completed": 1}]
+    with pytest.raises(TooManyFailuresError, match=r"10 of 13 rows failed .* 10 in_transform_job"):
+        commit_shards(live, shards)
+    assert at_work.value.jobs[0] in (job.folder / "live.failed.jsonl").read_text("utf-8")
+    job.fake.pace.set(None)
+    job.run()
+    assert [enrich_shard(live, shard).live for shard in shards] == [0, 0, 1]
+    assert commit_shards(live, shards).outcomes == {"completed": 13}
+    assert job.fake.container.computed.total() == 13
+    job.check_complete("live")
+
+
+def test_shards_are_not_asked_by_transform_jobs(job: Job) -> None:
+    """They are refused when they are planned, with what to do instead; nothing is created."""
+    pq.write_table(job.table, job.folder / "in.parquet")
+    whole = JobOfShards(
+        source=SourceSpec(path=job.folder / "in.parquet"),
+        sink=SinkSpec(path=str(job.folder / "out")),
+        prompts=(PROMPT,),
+        endpoint=job.endpoint(),
+    )
+    with pytest.raises(UsageError, match=r"run the whole job, in Airflow by TransformJobOperator, or give"):
+        plan_shards(whole)
+    with pytest.raises(UsageError, match="transform jobs take all rows"):
+        enrich_shard(whole, Shard(index=0, count=1, start=0, stop=10, run_key="any"))
+    assert job.fake.jobs.jobs == {}
+    assert job.keys("") == []
 
 
 @pytest.mark.parametrize("change", [-1, 0, 1])

@@ -132,6 +132,15 @@ def check_streamable(endpoint: Endpoint) -> None:
         )
 
 
+def check_shardable(endpoint: Endpoint) -> None:
+    """Raise `UsageError` for an endpoint that cannot be asked shard by shard."""
+    if isinstance(endpoint, SageMakerTransform):
+        raise UsageError(
+            "transform jobs take all rows of a run and cut them by themselves (shard_rows of sagemaker_transform): run "
+            "the whole job, in Airflow by TransformJobOperator, or give a SageMaker endpoint to ask shards in real time"
+        )
+
+
 def _nothing() -> None:
     return
 
