@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import signal
@@ -17,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from corpusmill import read
-from corpusmill.dagster import Dimension, transform_assets
+from corpusmill.dagster import Dimension, enriched_asset, transform_assets
 from corpusmill.dagster.assets import step_of
 from corpusmill.dagster.blueprint import Blueprint
 from corpusmill.dagster.execution import Execution, Finished
@@ -139,6 +140,25 @@ def check_output(job: dict[str, Any], *, failed: int = 0) -> None:
         if row["topic_outcome"]["status"] == "completed":
             assert row["topic"] == expected_answer(asked)
     assert sum(row["topic_outcome"]["status"] == "failed" for row in rows) == failed
+
+
+def test_it_takes_what_an_enriched_asset_takes_with_the_same_defaults() -> None:
+    """What has the same name means the same, and nothing is left out; a component may choose between the two."""
+    ours, theirs = (
+        {
+            name: (parameter.kind, parameter.default)
+            for name, parameter in inspect.signature(make).parameters.items()
+        }
+        for make in (transform_assets, enriched_asset)
+    )
+    assert theirs == {name: ours[name] for name in theirs if name in ours}
+    assert set(ours) - set(theirs) == {
+        "submit_asset",
+        "sensor",
+        "minimum_interval_seconds",
+        "most_polls",
+        "default_status",
+    }
 
 
 def test_a_night_submits_waits_and_collects(night: Night, job: dict[str, Any]) -> None:
