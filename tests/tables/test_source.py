@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 TABLE = pa.table({"id": range(3_000), "text": [f"text {row}" for row in range(3_000)]})
+LONG = pa.table({"id": range(10_000), "text": [f"text {row}" for row in range(10_000)]})
 
 
 def everything(source: Source, start_row: int = 0) -> pa.Table:
@@ -30,23 +31,23 @@ def bounds(source: Source, start_row: int = 0) -> list[tuple[int, int]]:
     return [(chunk.first_row, chunk.batch.num_rows) for chunk in source.chunks(start_row)]
 
 
-def test_chunks_follow_row_groups_and_never_exceed_a_thousand_and_twenty_four_rows(tmp_path: Path) -> None:
-    """A row group of 1,500 rows is two chunks, and row numbers run through."""
-    pq.write_table(TABLE, tmp_path / "a.parquet", row_group_size=1_500)
+def test_chunks_follow_row_groups_and_never_exceed_a_chunk_s_rows(tmp_path: Path) -> None:
+    """A row group of 5,000 rows is two chunks, and row numbers run through."""
+    pq.write_table(LONG, tmp_path / "a.parquet", row_group_size=5_000)
     source = open_source(tmp_path / "a.parquet")
-    assert bounds(source) == [(0, 1_024), (1_024, 476), (1_500, 1_024), (2_524, 476)]
-    assert source.rows == 3_000
-    assert everything(source).equals(TABLE)
+    assert bounds(source) == [(0, 4_096), (4_096, 904), (5_000, 4_096), (9_096, 904)]
+    assert source.rows == 10_000
+    assert everything(source).equals(LONG)
 
 
 def test_a_start_row_cuts_the_first_chunk_and_leaves_the_other_boundaries(tmp_path: Path) -> None:
     """A resumed run sees the same chunks from the next boundary on, whether in a table, a file or a dataset."""
-    pq.write_table(TABLE, tmp_path / "a.parquet", row_group_size=1_500)
-    assert bounds(open_source(tmp_path), 1_600) == [(1_600, 924), (2_524, 476)]
-    assert bounds(open_source(tmp_path), 3_000) == []
-    assert bounds(open_source(TABLE), 1_000) == [(1_000, 24), (1_024, 1_024), (2_048, 952)]
-    assert everything(open_source(tmp_path), 1_499).equals(TABLE.slice(1_499))
-    assert everything(open_source(pads.dataset(tmp_path)), 1_499).equals(TABLE.slice(1_499))
+    pq.write_table(LONG, tmp_path / "a.parquet", row_group_size=5_000)
+    assert bounds(open_source(tmp_path), 5_100) == [(5_100, 3_996), (9_096, 904)]
+    assert bounds(open_source(tmp_path), 10_000) == []
+    assert bounds(open_source(LONG), 4_000) == [(4_000, 96), (4_096, 4_096), (8_192, 1_808)]
+    assert everything(open_source(tmp_path), 4_999).equals(LONG.slice(4_999))
+    assert everything(open_source(pads.dataset(tmp_path)), 4_999).equals(LONG.slice(4_999))
 
 
 def test_large_rows_make_small_chunks(tmp_path: Path) -> None:

@@ -59,6 +59,22 @@ class OpenChunk:
             answer is not None and answer.origin == "cached" for answers in self.answers for answer in answers
         )
 
+    def pieces(self, rows: int) -> Iterator[OpenChunk]:
+        """Cut into chunks of at most so many rows."""
+        for start in range(0, self.batch.num_rows, rows):
+            stop = min(start + rows, self.batch.num_rows)
+            here = range(start, stop)
+            to_ask = [(prompt, row - start, made) for prompt, row, made in self.to_ask if row in here]
+            yield OpenChunk(
+                self.first_row + start,
+                self.batch.slice(start, rows),
+                [asked.part(start, stop) for asked in self.asked],
+                [answers[start:stop] for answers in self.answers],
+                to_ask,
+                len(to_ask),
+                {(prompt, row - start): rung for (prompt, row), rung in self.rungs.items() if row in here},
+            )
+
     def settle(self, prompt: int, row: int, answer: Answer) -> bool:
         """Put an answer in its place; True when it was the last one."""
         self.answers[prompt][row] = answer

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+from collections import deque
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from corpusmill.engine.pages import OpenChunk
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
     from corpusmill.engine.asking import Terms
     from corpusmill.rows.render import Asked, Renderer
     from corpusmill.store.protocol import Entry, Store
+
+OPEN_ROWS = 1024
+"""Rows of which some have to be asked stay open so many at a time: the fewer, the sooner they are complete. What is
+complete already goes on as it was read."""
 
 MOMENT = 0.02
 """Seconds for which it is not worth while to turn to anything else."""
@@ -71,6 +76,7 @@ class Reading:
         self._look_ups = SideThread("corpusmill-look-up")
         self._read: Future[Chunk | None] | None = None
         self._ahead: _Ahead | None = None
+        self._pieces: deque[OpenChunk] = deque()
         self.ended = False
 
     def next(self) -> OpenChunk | None:
@@ -78,6 +84,8 @@ class Reading:
 
         None at the end, when `ended` is true, and while the source has nothing yet.
         """
+        if self._pieces:
+            return self._pieces.popleft()
         current = self._ahead or self._look_up_next()
         if current is None:
             return None
@@ -97,7 +105,10 @@ class Reading:
                     if answer is None and asked.keys[row] is not None
                 ]
         opened.missing = len(opened.to_ask)
-        return opened
+        if not opened.missing or opened.batch.num_rows <= OPEN_ROWS:
+            return opened
+        self._pieces.extend(opened.pieces(OPEN_ROWS))
+        return self._pieces.popleft()
 
     async def coming(self) -> None:
         """Wait until the source has something, or has ended."""

@@ -50,6 +50,18 @@ class Asked:
     unaskable: dict[int, str] = field(default_factory=dict)
     cleaned: frozenset[int] = frozenset()
 
+    def part(self, start: int, stop: int) -> Asked:
+        """Give what is asked of the rows from `start` on and before `stop`."""
+        here = range(start, stop)
+        return Asked(
+            self.prompt,
+            self.values[start:stop],
+            self.keys[start:stop],
+            self.ceilings[start:stop],
+            {row - start: why for row, why in self.unaskable.items() if row in here},
+            frozenset(row - start for row in self.cleaned if row in here),
+        )
+
     def rendered(self, row: int) -> Rendered:
         """Make the request of a row that has a key."""
         made = self.prompt.render(self.values[row])
