@@ -21,6 +21,9 @@ TIMES = 10
 
 def held(*, base_url: str, corpus: str, folder: str) -> dict[str, Any]:
     """Run, and give the most bytes that this process held."""
+    from corpusmill.allocator import spare_memory
+
+    spare_memory()  # as the command line does
     import corpusmill.enrich_job  # noqa: F401 - as before any run
 
     imported = peak_memory()

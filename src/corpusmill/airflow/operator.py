@@ -156,6 +156,9 @@ class EnrichOperator(BaseOperator):
 
     def enriched(self, context: Context) -> dict[str, Any]:
         """Do the work of `execute`, which Airflow wants to call itself."""
+        from corpusmill.allocator import spare_memory
+
+        spare_memory()  # before Arrow is loaded
         from corpusmill.enrich_job import enrich_job
 
         assembled = self.assembled()

@@ -121,6 +121,9 @@ class EnrichShardOperator(_PieceOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Enrich the shard; its XCom are its counts."""
+        from corpusmill.allocator import spare_memory
+
+        spare_memory()  # before Arrow is loaded
         from corpusmill.airflow.lines import ending
         from corpusmill.airflow.outcome import manifest
         from corpusmill.shards import enrich_shard, shard_of

@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from corpusmill.allocator import spare_memory
 from corpusmill.errors import CorpusmillError
 
 EPILOG = (
@@ -69,7 +70,7 @@ _SPELLINGS = {"summarize": "summarise"}
 def group() -> None:
     """Map columns of Parquet and Arrow tables through a chat-completion endpoint.
 
-    Answers are kept as they come: a run that is killed goes on where it was, and nothing is paid twice.
+    Answers are kept as they come: a run that is killed goes on where it was, and asks for no stored answer again.
     """
 
 
@@ -84,6 +85,7 @@ def main(arguments: list[str] | None = None) -> int:
         # What a terminal cannot show is escaped; it must not change what the command does.
         with contextlib.suppress(AttributeError, ValueError):
             stream.reconfigure(errors="backslashreplace")
+    spare_memory()  # before a command is loaded, which loads Arrow
     try:
         code = _run(arguments)
     except BrokenPipeError:

@@ -31,6 +31,10 @@ GROUP_BYTES = 16 << 20
 WRITE_BYTES = 1 << 20
 """Bytes that are written out at once."""
 
+ROWS_AT_ONCE = 16
+"""Rows after which Arrow looks whether a page is full and a dictionary too large: of long rows its own 1,024 would all
+be in both of them before."""
+
 
 class _Hashed(io.RawIOBase):
     """A stream that hashes what passes through."""
@@ -90,7 +94,11 @@ class ParquetFile:
         # Arrow calls Python for each piece that it writes, and has to wait for the interpreter's lock each time.
         self._buffered = pa.output_stream(hashed, buffer_size=WRITE_BYTES)
         self._writer = pq.ParquetWriter(
-            self._buffered, plain_schema(schema), compression=codec, store_schema=False
+            self._buffered,
+            plain_schema(schema),
+            compression=codec,
+            store_schema=False,
+            write_batch_size=ROWS_AT_ONCE,
         )
         self._writer.add_key_value_metadata(stored_metadata(schema))
 
