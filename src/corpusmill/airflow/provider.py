@@ -41,7 +41,7 @@ def provider_info() -> dict[str, Any]:
     return {
         "package-name": "corpusmill",
         "name": "corpusmill",
-        "description": "Map columns of tables through a chat-completion endpoint, cached and never paid twice.",
+        "description": "Map columns of tables through a chat-completion endpoint, cached and resumable.",
         "integrations": [
             {
                 "integration-name": "corpusmill",

@@ -69,7 +69,7 @@ class SamplingModel(Model):
 
 
 class AskModel(SamplingModel):
-    """A free question."""
+    """A free question; exactly one of `template` and `messages` says what is asked."""
 
     into: Text = Field(description="the new column")
     template: Text | None = Field(
