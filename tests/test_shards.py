@@ -15,6 +15,7 @@ import pytest
 
 import corpusmill
 from corpusmill.errors import (
+    AuthenticationError,
     ShardChangedError,
     SinkError,
     SourceError,
@@ -32,6 +33,7 @@ from corpusmill.shards import (
     shard_of,
     shard_rows,
 )
+from corpusmill.tables.reports import read_report
 from corpusmill.testing.faults import Fault
 
 if TYPE_CHECKING:
@@ -181,6 +183,34 @@ def test_failures_are_judged_over_all_shards(corpus: Path, fake_endpoint: FakeEn
     generous = make_job(corpus, fake_endpoint, failures={"max_failed": 0.5})
     assert commit_shards(generous, shards).outcomes == {"completed": 78, "failed": 22}
     assert not (corpus.parent / "out.failed.jsonl").exists()
+
+
+def test_what_ends_early_keeps_a_report_and_the_commit_takes_all_of_them_away(
+    corpus: Path, fake_endpoint: FakeEndpoint
+) -> None:
+    """That of a shard lies where the shards are staged, each apart; that of the whole lies beside the sink."""
+    job = make_job(corpus, fake_endpoint, failures={"max_failed": 0.0})
+    shards = plan_shards(job, rows_per_shard=64).shards
+    fake_endpoint.script(lambda request, attempt: "401")
+    addresses = []
+    for shard in shards:
+        with pytest.raises(AuthenticationError) as ended:
+            enrich_shard(job, shard)
+        assert ended.value.report_address is not None
+        addresses.append(ended.value.report_address)
+        assert read_report(addresses[-1])[0]["ended"] == str(ended.value)
+    assert len(set(addresses)) == len(shards) == 2
+    assert not (corpus.parent / "out.failed.report.json").exists()
+    fake_endpoint.script(lambda request, attempt: "400" if "Row 1 " in str(request["messages"]) else None)
+    for shard in shards:
+        enrich_shard(job, shard)
+    with pytest.raises(TooManyFailuresError) as refused:
+        commit_shards(job, shards)
+    assert refused.value.report_address == str(corpus.parent / "out.failed.report.json")
+    report, _ = read_report(refused.value.report_address)
+    assert (report["rows"], report["outcomes"]) == (ROWS, {"completed": 98, "failed": 2})
+    commit_shards(make_job(corpus, fake_endpoint, failures={"max_failed": 0.5}), shards)
+    assert sorted(path.name for path in corpus.parent.iterdir()) == ["corpus", "out", "store.db"]
 
 
 def test_another_run_on_the_sink_takes_nothing_from_the_shards(

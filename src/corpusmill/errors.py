@@ -65,10 +65,13 @@ class MissingExtraError(UsageError):
 class RunEndedError(CorpusmillError):
     """A run that stopped before its end. Everything paid for is in the store, and running again resumes.
 
-    `report` holds what had been done by then; it is None when the run ended before its first row.
+    `report` holds what had been done by then; it is None when the run ended before its first row. `report_address` says
+    where it was written down as JSON, an absolute path or a URL; it is None where there is no report or no sink, and
+    where it could not be written.
     """
 
     report: RunReport | None = None
+    report_address: str | None = None
 
 
 class EndpointError(RunEndedError):

@@ -20,6 +20,7 @@ from corpusmill.running import (
     Conduct,
     Running,
     failed_rows,
+    keep_report,
     opened_store,
     price_of,
     refuse_failures,
@@ -74,7 +75,8 @@ def enrich(
     second, from another thread. `on_start` is handed the engine, whose `stop` ends the run from any thread.
 
     Raises a `UsageError` before anything is sent when the job cannot work, and a `RunEndedError` when it had to
-    stop: everything paid for is then in the store, and the same call goes on from there.
+    stop: everything paid for is then in the store, and the same call goes on from there. What was done until then lies
+    beside the sink, where the error's `report_address` says.
     """
     conduct = Conduct(
         store=store,
@@ -146,9 +148,10 @@ def enrich(
                 run.finish()
                 asking.finish()
             return report
-        except BaseException:
+        except BaseException as error:
             output.discard()
             writing.abort()
+            keep_report(target.spec, error)
             raise
         finally:
             log.close()

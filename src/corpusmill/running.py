@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
@@ -20,7 +21,7 @@ from corpusmill.engine.engine import Engine, Work
 from corpusmill.engine.fitting import fit_of
 from corpusmill.engine.pages import Binder
 from corpusmill.engine.tally import Ledger
-from corpusmill.errors import RunEndedError, StoreError, TooManyFailuresError, UsageError
+from corpusmill.errors import CorpusmillError, RunEndedError, StoreError, TooManyFailuresError, UsageError
 from corpusmill.page import render
 from corpusmill.plan import throwaway_key
 from corpusmill.policy import DEFAULT_STORE, MODES, Budget, FailurePolicy, Limits, RetryPolicy
@@ -29,6 +30,7 @@ from corpusmill.rows.prompt_cut import PROMPT_CUT, prompt_cut_warning
 from corpusmill.rows.render import Renderer
 from corpusmill.store import open_in_mode
 from corpusmill.tables import changed_types
+from corpusmill.tables.reports import write_failed_report
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -45,7 +47,10 @@ if TYPE_CHECKING:
     from corpusmill.policy import Mode
     from corpusmill.prompts.prompt import Prompt
     from corpusmill.store import Membership, Store
-    from corpusmill.tables import Manifest
+    from corpusmill.tables import Manifest, SinkLike
+    from corpusmill.tables.layout import ReportKind
+
+_log = logging.getLogger("corpusmill")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -300,13 +305,36 @@ def refuse_failures(report: RunReport, policy: FailurePolicy, target: Any, log: 
 
 def sidecars_of(report: RunReport, log: FailureLog) -> dict[str, bytes]:
     """Give the files that lie beside the manifest, by name."""
-    sidecars = {
-        "report.json": msgspec.json.format(msgspec.json.encode(report.as_dict()), indent=1) + b"\n",
-        "report.html": render(report).encode(),
-    }
+    sidecars = {f"report.{kind}": data for kind, data in _forms(report.as_dict()).items()}
     if log.rows:
         sidecars["failures.jsonl"] = log.content()
     return sidecars
+
+
+def keep_report(sink: SinkLike, error: BaseException, *, shard: tuple[str, int] | None = None) -> None:
+    """Write down what a run that ended early had done and what ended it, and let its error say where.
+
+    `shard` is the run key and the number of a shard, where the report is of one. Called while an error is on its way
+    up, which nothing here holds up: a report that cannot be written is a warning.
+    """
+    if not isinstance(error, RunEndedError) or error.report is None:
+        return
+    try:
+        files = _forms({**error.report.as_dict(), "ended": str(error)})
+        error.report_address = write_failed_report(sink, files, shard=shard)
+    except CorpusmillError as trouble:
+        _log.warning("there will be no report of this run: %s: %s", type(trouble).__name__, trouble)
+    except Exception as trouble:  # noqa: BLE001 - whatever it is, the run has ended for another reason
+        # Whose words may be those of a row, which belong in no log.
+        _log.warning("there will be no report of this run: %s", type(trouble).__name__)
+
+
+def _forms(values: dict[str, Any]) -> dict[ReportKind, bytes]:
+    """Give the files of a report from its values: for programs, and as a page."""
+    return {
+        "json": msgspec.json.format(msgspec.json.encode(values), indent=1) + b"\n",
+        "html": render(values).encode(),
+    }
 
 
 def skipped_report(manifest: Manifest | None, shown: str) -> RunReport:

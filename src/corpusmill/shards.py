@@ -21,6 +21,7 @@ from corpusmill.running import (
     Conduct,
     Running,
     failed_rows,
+    keep_report,
     opened_store,
     refuse_failures,
     sidecars_of,
@@ -170,8 +171,9 @@ def enrich_shard(
 ) -> RunReport:
     """Ask the rows of one shard and stage its parts; one that is staged already, and whole, is left as it is.
 
-    Raises `ShardChangedError` when the source or the job is not the planned one, else what `enrich` raises; how many
-    rows may fail is judged when all shards are committed. The whole process is set to spare memory, as by `enrich_job`.
+    Raises `ShardChangedError` when the source or the job is not the planned one, else what `enrich` raises, with the
+    report of the shard; how many rows may fail is judged when all shards are committed. The whole process is set to
+    spare memory, as by `enrich_job`.
     """
     spare_memory()
     opened, target, plan = _prepared(job)
@@ -205,9 +207,10 @@ def enrich_shard(
         failed = sum(failed_rows(prompt, job.failures.statuses) for prompt in report.prompts)
         writing.record(report=report.as_dict(), failed=failed, failures=log.content() if log.rows else b"")
         return report
-    except BaseException:
+    except BaseException as error:
         output.discard()
         writing.abort()
+        keep_report(target.spec, error, shard=(shard.run_key, shard.index))
         raise
     finally:
         log.close()
@@ -245,8 +248,9 @@ def commit_shards(job: Job, shards: Sequence[Shard], *, overwrite: bool = False)
                 sidecars=sidecars_of(report, log),
             )
             reach("committed")
-        except BaseException:
+        except BaseException as error:
             writing.abort()
+            keep_report(target.spec, error)
             raise
         finally:
             log.close()

@@ -149,6 +149,7 @@ def test_a_sink_that_cannot_be_written_does_not_hide_what_ended_the_run(
     fake_endpoint_factory: Callable[..., FakeEndpoint],
     *,
     monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     """The log has both, and the task fails for the first."""
@@ -156,13 +157,16 @@ def test_a_sink_that_cannot_be_written_does_not_hide_what_ended_the_run(
     def full(*_: object, **__: object) -> None:
         raise SinkError("cannot write the report: No space left on device")
 
-    monkeypatch.setattr("corpusmill.tables.reports.write_failed_report", full)
+    monkeypatch.setattr("corpusmill.running.write_failed_report", full)
     endpoint = fake_endpoint_factory(api_key="sk-right")
     module = load_dag(DAG, dag_id="full", folder=str(corpus.parent), base_url=endpoint.base_url, options={})
     ran = run_dag(module.dag)
     said = "".join(capfd.readouterr())
     assert ran.xcom("translate", REPORT_KEY) is None
-    assert "there will be no report of this run: cannot write the report: No space left" in said
+    warned = "there will be no report of this run: SinkError: cannot write the report: No space left"
+    assert [warned in record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
+        True
+    ]
     assert "AuthenticationError" in said
 
 

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import os
+import re
+import shlex
+import signal
 import webbrowser
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from corpusmill import Ask, FailurePolicy, OpenAICompatible, RetryPolicy, enrich
+from corpusmill import Ask, FailurePolicy, OpenAICompatible, RetryPolicy, enrich, read
 from corpusmill.cli import main
 from corpusmill.errors import TooManyFailuresError
 from corpusmill.testing import FakeEndpoint
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
 
 def run(folder: Path, sink: Path, *, max_failed: float = 1.0) -> None:
@@ -112,6 +117,109 @@ def test_a_run_that_commits_makes_an_older_list_beside_the_sink_obsolete(
         )
     assert main(["failures", str(tmp_path / "out")]) == 0
     assert "no row of" in capsys.readouterr().out
+
+
+def job_in(folder: Path, base_url: str, **changes: object) -> str:
+    """Write a corpus of ten rows and a job for it."""
+    pq.write_table(
+        pa.table({"text": [f"Text number {number}" for number in range(10)]}), folder / "in.parquet"
+    )
+    content = {
+        "source": str(folder / "in.parquet"),
+        "sink": str(folder / "out"),
+        "prompts": [{"ask": {"template": "Topic of {text}", "into": "topic"}}],
+        "endpoint": {"openai_compatible": {"base_url": base_url, "model": "any"}},
+        "store": f"sqlite:///{folder / 'store.db'}",
+        "limits": {"concurrency": 1},
+        **changes,
+    }
+    (folder / "job.json").write_text(json.dumps(content), "utf-8")
+    return str(folder / "job.json")
+
+
+def page_of(out: Path, capsys: pytest.CaptureFixture[str]) -> Path:
+    """Ask where the report of an output lies."""
+    capsys.readouterr()
+    assert main(["report", str(out)]) == 0
+    return Path(capsys.readouterr().out.strip())
+
+
+def test_a_run_that_ends_early_says_how_to_see_what_was_done_until_then(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In the line of the error; the page has the counts and the error, until a run commits."""
+    numbers = itertools.count()
+    with FakeEndpoint() as endpoint:
+        endpoint.script(lambda _request, _attempt: "401" if next(numbers) == 6 else None)
+        job = job_in(tmp_path, endpoint.base_url)
+        assert main(["run", job, "--quiet"]) == 1
+        (said,) = capsys.readouterr().err.splitlines()
+        assert f"; corpusmill report {tmp_path / 'out'} shows what was done until then" in said
+        page = page_of(tmp_path / "out", capsys)
+        assert page == tmp_path / "out.failed.report.html"
+        text = page.read_text("utf-8")
+        assert "ended early, nothing committed" in text
+        assert "7 attempts" in text
+        assert "401" in text
+        assert not (tmp_path / "out").exists()
+        assert main(["run", job, "--quiet"]) == 0
+    assert page_of(tmp_path / "out", capsys) == tmp_path / "out" / "_corpusmill" / "report.html"
+    assert not page.exists()
+
+
+def test_the_report_of_a_run_that_did_not_get_to_overwrite_goes_before_that_of_the_output(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is the younger one; the output and its own report stay as they are."""
+    with FakeEndpoint() as endpoint:
+        assert main(["run", job_in(tmp_path, endpoint.base_url), "--quiet"]) == 0
+        inside = page_of(tmp_path / "out", capsys)
+        before = inside.read_bytes()
+        other = job_in(
+            tmp_path, endpoint.base_url, prompts=[{"ask": {"template": "Say {text}", "into": "said"}}]
+        )
+        endpoint.script(lambda _request, _attempt: "401")
+        assert main(["run", other, "--overwrite", "--quiet"]) == 1
+        assert page_of(tmp_path / "out", capsys) == tmp_path / "out.failed.report.html"
+        assert inside.read_bytes() == before
+        assert read(tmp_path / "out").schema.names == ["text", "topic", "topic_outcome"]
+        endpoint.script(None)
+        assert main(["run", other, "--overwrite", "--quiet"]) == 0
+    assert page_of(tmp_path / "out", capsys) == inside
+    assert inside.read_bytes() != before
+
+
+def test_the_report_of_a_partition_is_found_by_the_command_that_the_run_names(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The path of the partition's folder is enough, and readers of the other partitions pass over the page."""
+    sink = {"path": str(tmp_path / "all of it"), "partition": {"lang": "lv"}}
+    with FakeEndpoint(faults={"401": 1.0}) as endpoint:
+        assert main(["run", job_in(tmp_path, endpoint.base_url, sink=sink), "--quiet"]) == 1
+    named = re.search(r"; (corpusmill report .*) shows what was done", capsys.readouterr().err)
+    assert named is not None
+    _, _, out = shlex.split(named[1])
+    assert page_of(Path(out), capsys) == tmp_path / "all of it" / "_lang=lv.failed.report.html"
+
+
+def test_an_interrupted_run_says_how_to_see_what_was_done_and_how_to_go_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both commands stand in the one line, that which goes on last."""
+    numbers = itertools.count()
+
+    def interrupt(_request: object, _attempt: int) -> None:
+        if next(numbers) == 4:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with FakeEndpoint() as endpoint:
+        endpoint.script(interrupt)
+        job = job_in(tmp_path, endpoint.base_url)
+        assert main(["run", job, "--quiet"]) == 130
+    said = capsys.readouterr().err.splitlines()[-1]
+    see = f"; corpusmill report {tmp_path / 'out'} shows what was done until then. "
+    assert said.endswith(f"{see}Go on with: corpusmill run {job}")
+    assert page_of(tmp_path / "out", capsys) == tmp_path / "out.failed.report.html"
 
 
 @pytest.mark.parametrize("command", ["report", "failures"])

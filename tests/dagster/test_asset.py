@@ -212,6 +212,8 @@ def test_one_bad_share_of_rows_fails_the_run_and_says_where_they_are(
     description, told = runs.failure(result)
     assert "failed.jsonl" in description
     assert told["corpusmill/rows_read"] == 6
+    assert told["corpusmill/report"] == f"{job['sink']}.failed.report.html"
+    assert "ended early, nothing committed" in Path(told["corpusmill/report"]).read_text("utf-8")
     assert not Path(job["sink"]).exists()
 
 

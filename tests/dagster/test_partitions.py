@@ -80,6 +80,24 @@ def test_one_bad_partition_fails_the_run_and_leaves_the_others_done(
     description, told = runs.failure(result)
     assert "1 of 3 partitions failed" in description
     assert told["corpusmill/failed_partitions"] == ["xx-none"]
+    assert "corpusmill/reports" not in told
+
+
+def test_each_partition_whose_rows_failed_has_a_report_that_the_failure_names(
+    job: dict[str, Any], runs: Runs, endpoint: FakeEndpoint
+) -> None:
+    """By the key of the partition; those that are done are not among them."""
+    endpoint.script(lambda request, _attempt: "400" if "ruhig" in str(request["messages"]) else None)
+    job["sink"] = {"path": job["sink"], "columns": ["text"]}
+    langs = dg.StaticPartitionsDefinition(["de", "en"])
+    definitions = enriched_asset(
+        "translated", job, partitions={"lang": Dimension(definition=langs, column="lang")}
+    )
+    result = runs.materialise(definitions, span=("de", "en"))
+    assert set(runs.events(result, "translated")) == {"en"}
+    page = Path(job["sink"]["path"]) / "_lang=de.failed.report.html"
+    assert runs.failure(result)[1]["corpusmill/reports"] == {"de": str(page)}
+    assert "ended early, nothing committed" in page.read_text("utf-8")
 
 
 def test_an_endpoint_that_refuses_the_key_ends_a_run_over_many_partitions_at_once(

@@ -129,6 +129,13 @@ def test_a_server_that_repeats_the_key_in_its_error_does_not_get_it_into_a_row(t
 
 
 CANARY = "canary-of-the-corpus-51d0c7"
+KINDS = ("401", "quota", "404_model", "400", "200_html")
+
+ENDINGS = (*KINDS, "budget")
+"""The sinks of the runs that end early; each has a report, which may hold samples."""
+
+REPORTS = ("out/_corpusmill/report", "400.failed.report", "200_html.failed.report")
+"""The reports of runs that came to the end of their rows, though two committed nothing: they have samples."""
 
 
 def canaries(count: int) -> pa.Table:
@@ -167,7 +174,7 @@ def test_text_of_the_corpus_is_in_the_dataset_and_in_the_report_s_samples_and_no
             telemetry=True,
             **options,
         )
-        for kind in ("401", "quota", "404_model", "400", "200_html"):
+        for kind in KINDS:
             endpoint.script(lambda _request, _attempt, kind=kind: kind)  # type: ignore[misc]
             with pytest.raises(corpusmill.CorpusmillError) as raised:
                 corpusmill.enrich(canaries(90), tmp_path / kind, ASK, endpoint=asked, **options)
@@ -199,9 +206,11 @@ def test_text_of_the_corpus_is_in_the_dataset_and_in_the_report_s_samples_and_no
         for path in tmp_path.rglob("*")
         if path.is_file() and CANARY.encode() in path.read_bytes()
     }
-    allowed = {"out/_corpusmill/report.json", "out/_corpusmill/report.html"}
-    assert {name for name in holding if not name.endswith(".parquet")} <= allowed
-    assert allowed <= holding
+    reports = {f"{name}.{kind}" for name in REPORTS for kind in ("json", "html")}
+    early = {f"{name}.failed.report.{kind}" for name in ENDINGS for kind in ("json", "html")}
+    assert {name for name in holding if not name.endswith(".parquet")} <= reports | early
+    assert reports <= holding
+    assert all((tmp_path / name).is_file() for name in early)
     assert KEY.encode() not in everything_in(tmp_path)
 
 

@@ -244,6 +244,19 @@ def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
     assert "secret" not in str(refused.value)
 
 
+def test_the_report_of_a_run_that_ended_early_is_no_table_of_the_folder_in_which_it_lies(
+    tmp_path: Path,
+) -> None:
+    """Outputs that lie side by side are read as one table, also while a run of one of them waits to go on."""
+    pq.write_table(TABLE, tmp_path / "a.parquet")
+    for kind in ("json", "html"):
+        (tmp_path / f"b.failed.report.{kind}").write_text("{}", "utf-8")
+    assert open_source(tmp_path).rows == TABLE.num_rows
+    (tmp_path / "b.report.json").write_text("{}", "utf-8")
+    with pytest.raises(SourceError, match=r"also holds b.report.json"):
+        open_source(tmp_path)
+
+
 def test_a_file_that_is_damaged_half_way_is_named(tmp_path: Path) -> None:
     """A footer may be whole where the pages are not; the error comes with the file's name when they are read."""
     path = tmp_path / "a.parquet"

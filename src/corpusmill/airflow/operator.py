@@ -11,7 +11,7 @@ from airflow.sdk import Asset, BaseHook, BaseOperator
 
 from corpusmill.airflow.jobs import SOME_REGION, AwsAccess, Given, assemble
 from corpusmill.airflow.link import REPORT_KEY, ReportLink
-from corpusmill.errors import ComeBackLaterError, CorpusmillError, RunEndedError, UsageError
+from corpusmill.errors import ComeBackLaterError, RunEndedError, SourceError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -281,26 +281,21 @@ class EnrichOperator(BaseOperator):
             self._engine = None
 
     def ended_early(self, context: Context, error: RunEndedError) -> None:
-        """Tell what was done until the run ended, and record the report of it. What ended the run stays the error."""
+        """Tell what was done until the run ended, and record where its report lies. What ended it stays the error."""
         if error.report is None:
             return
-        from corpusmill.airflow.outcome import recorded_failure
+        from corpusmill.airflow.outcome import record_at
 
         self._report = error.report
         self._tell_failures(error.report)
-        assert self._assembled is not None
+        if error.report_address is None:
+            return
         try:
-            record = recorded_failure(
-                self._assembled.job.sink, error.report, error, shard=self.shard_in_report()
-            )
-        except CorpusmillError as trouble:
-            self.log.warning("there will be no report of this run: %s", trouble)
+            record = record_at(error.report_address)
+        except SourceError as trouble:
+            self.log.warning("the report of this run cannot be shown: %s", trouble)
         else:
             context["ti"].xcom_push(REPORT_KEY, record)
-
-    def shard_in_report(self) -> tuple[str, int] | None:
-        """Give run key and number of the shard that the task's report is of; None for a whole run."""
-        return None
 
     def _defer(self, error: ComeBackLaterError) -> None:
         """Give the worker back until the quota resets, if that is known and near enough."""

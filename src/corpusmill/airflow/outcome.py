@@ -30,29 +30,22 @@ EXTRA = (
 
 
 def recorded(sink: SinkSpec) -> dict[str, Any] | None:
-    """Give the record of the report that lies in the sink: where it is, and what it is. None when there is none."""
-    from corpusmill.tables.reports import read_report, report_address
+    """Give the record of the report that lies in the sink. None when there is none."""
+    from corpusmill.tables.reports import report_address
 
-    address = report_address(sink)
     try:
-        _, found = read_report(address)
+        return record_at(report_address(sink))
     except SourceError:
         return None
-    return {"address": address, "sha256": found}
 
 
-def recorded_failure(
-    sink: SinkSpec, report: RunReport, error: Exception, *, shard: tuple[str, int] | None = None
-) -> dict[str, Any]:
-    """Keep the report of a run that ended early, and what ended it; give the record of it.
+def record_at(address: str) -> dict[str, Any]:
+    """Give the record of the report at an address: where it is, and what it is.
 
-    `shard` is the run key and the number of a shard, where the report is of one.
-
-    Raises `CorpusmillError` when the sink cannot be written or read.
+    Raises `SourceError` when no report can be read there.
     """
-    from corpusmill.tables.reports import read_report, write_failed_report
+    from corpusmill.tables.reports import read_report
 
-    address = write_failed_report(sink, {**report.as_dict(), "ended": str(error)}, shard=shard)
     return {"address": address, "sha256": read_report(address)[1]}
 
 

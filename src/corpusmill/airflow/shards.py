@@ -138,10 +138,6 @@ class EnrichShardOperator(_PieceOperator):
         self.log.info("%s", ending(report))
         return manifest(report, record=None)
 
-    def shard_in_report(self) -> tuple[str, int]:
-        """Give run key and number of the shard."""
-        return self.shard["run_key"], self.shard["index"]
-
 
 class CommitShardsOperator(EnrichOperator):
     """Makes the staged parts of all shards one dataset, with one manifest and one report."""

@@ -124,7 +124,8 @@ def _run(arguments: list[str] | None) -> int:
     except click.Abort:
         return 130
     except CorpusmillError as error:
-        click.echo(f"corpusmill: {error}", err=True)
+        said = "; ".join([str(error), *getattr(error, "__notes__", ())])
+        click.echo(f"corpusmill: {said}", err=True)
         return type(error).exit_code
     except KeyboardInterrupt:
         return 130

@@ -1,4 +1,4 @@
-"""`corpusmill report` and `corpusmill failures`: what a finished run left beside its output."""
+"""`corpusmill report` and `corpusmill failures`: what a run left in its output, or beside it when it ended early."""
 
 from __future__ import annotations
 
@@ -33,8 +33,12 @@ _decode = msgspec.json.Decoder(dict[str, Any]).decode
 @click.argument("out")
 @click.option("--open", "opens", is_flag=True, help="Open the report in the browser.")
 def report_command(out: str, *, opens: bool) -> None:
-    """Print the path of the report of the output OUT, a folder or file that a run has written."""
-    place = _sidecar(out, REPORT)
+    """Print the path of the report of the output OUT, a folder or file that a run has written.
+
+    Where the last run ended early and committed nothing, this is the report of what it had done until then.
+    """
+    # A run that ended early leaves its report until one commits, so that it is the younger one.
+    place = _if_there(open_sink(out).layout.failed_report("html")) or _sidecar(out, REPORT)
     if place is None:
         raise SinkError(f"{out} has no report: no run of corpusmill has finished there")
     click.echo(place.shown)
@@ -86,7 +90,10 @@ def failed_rows(out: str) -> list[dict[str, Any]]:
 
 
 def _sidecar(out: str, name: str) -> Place | None:
-    place = open_sink(out).layout.sidecars / name
+    return _if_there(open_sink(out).layout.sidecars / name)
+
+
+def _if_there(place: Place) -> Place | None:
     return place if place.is_file() else None
 
 

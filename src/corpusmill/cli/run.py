@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import shlex
 import signal
 import sys
 from dataclasses import replace
@@ -19,6 +20,7 @@ from corpusmill.enrich_job import enrich_job
 from corpusmill.errors import InterruptedRunError, RunEndedError
 from corpusmill.job import job_schema, load_job
 from corpusmill.report import STATED, summary
+from corpusmill.tables import open_sink
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -111,10 +113,13 @@ def run_job(
         except RunEndedError as error:
             if error.report is not None and as_json:
                 write_json(summary(error.report))
+            see = None if error.report_address is None else _how_to_see(open_sink(job.sink).shown)
             if isinstance(error, InterruptedRunError):
                 if error.report is None and isinstance(job.endpoint, SageMakerTransform):
                     raise
-                raise InterruptedRunError(_how_to_go_on(error.report, command)) from None
+                raise InterruptedRunError(_how_to_go_on(error.report, command, see)) from None
+            if see is not None:
+                error.add_note(see)
             raise
     if as_json:
         write_json(summary(report))
@@ -159,13 +164,17 @@ def signals(display: Display) -> Iterator[Stopper]:
             signal.signal(number, handler)
 
 
-def _how_to_go_on(report: RunReport | None, command: str) -> str:
+def _how_to_go_on(report: RunReport | None, command: str, see: str | None = None) -> str:
     kept = (
         f"{report.rows:,} rows were finished, and {report.answers:,} answers were kept"
         if report
         else "nothing was sent"
     )
-    return f"interrupted: {kept}. Go on with: {command}"
+    return f"interrupted: {kept}{f'; {see}' if see else ''}. Go on with: {command}"
+
+
+def _how_to_see(sink: str) -> str:
+    return f"{shlex.join(['corpusmill', 'report', sink])} shows what was done until then"
 
 
 def told(report: RunReport, *, preview: bool = False) -> str:

@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import dagster as dg
 
-from corpusmill.dagster.failures import RESETS_AT, WAITS_FOR, as_failure, is_of_one_partition, verdict_on
+from corpusmill.dagster.failures import (
+    RESETS_AT,
+    WAITS_FOR,
+    as_failure,
+    is_of_one_partition,
+    page_of,
+    verdict_on,
+)
 from corpusmill.dagster.metadata import data_version, materialisation_metadata
 from corpusmill.dagster.partitions import keys_of
 from corpusmill.dagster.quality import judged, schema_differences, tally
@@ -153,9 +160,13 @@ class Execution:
     def _failure(self, failed: Mapping[str, CorpusmillError], of: int) -> dg.Failure:
         now = dt.datetime.now(dt.UTC)
         lines = "\n".join(f"{partition}: {error}" for partition, error in failed.items())
+        metadata = {"corpusmill/failed_partitions": dg.MetadataValue.json(list(failed))}
+        pages = {partition: page for partition, error in failed.items() if (page := page_of(error))}
+        if pages:
+            metadata["corpusmill/reports"] = dg.MetadataValue.json(pages)
         return dg.Failure(
             description=f"{len(failed)} of {of} partitions failed; the others are done.\n{lines}",
-            metadata={"corpusmill/failed_partitions": dg.MetadataValue.json(list(failed))},
+            metadata=metadata,
             allow_retries=any(verdict_on(error, now=now, waits=0).again for error in failed.values()),
         )
 

@@ -60,6 +60,8 @@ def verdict_on(  # noqa: C901, PLR0912 - a table of cases
     report = error.report if isinstance(error, RunEndedError) else None
     if report is not None:
         metadata = {"corpusmill/answers_kept": report.live, "corpusmill/rows_read": report.rows}
+    if (page := page_of(error)) is not None:
+        metadata["corpusmill/report"] = dg.MetadataValue.path(page)
     match error:
         case ComeBackLaterError(resets_at=dt.datetime() as resets_at):
             left = max(0.0, (resets_at - now).total_seconds())
@@ -108,6 +110,14 @@ def verdict_on(  # noqa: C901, PLR0912 - a table of cases
             return Verdict(
                 again=True, advice="Run it again: it goes on from what was answered.", metadata=metadata
             )
+
+
+def page_of(error: CorpusmillError) -> str | None:
+    """Give the address of the page of a run that ended early; None where there is none."""
+    from corpusmill.tables.reports import page_address
+
+    address = error.report_address if isinstance(error, RunEndedError) else None
+    return None if address is None else page_address(address)
 
 
 def is_of_one_partition(error: CorpusmillError) -> bool:

@@ -26,6 +26,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 Kind = Literal["folder", "file"]
+ReportKind = Literal["json", "html"]
+REPORT_KINDS: tuple[ReportKind, ...] = ("html", "json")
+"""The forms of a report, that which others go by last, so that it is written last."""
+FAILED_REPORT = ".failed.report.json"
+"""How the name of a report ends whose run committed nothing: it may lie among tables, and is none."""
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 TOKEN = re.compile(r"[0-9a-f]{12}")
 PART_NAME = re.compile(r"part-\d{6,}-[0-9a-f]{12}\.parquet")
@@ -57,10 +62,9 @@ class Layout:
         mark = "_" if self.partition else ""
         return self.target.beside(f"{mark}{self.target.name}.failed.jsonl")
 
-    @property
-    def failed_report(self) -> Place:
+    def failed_report(self, kind: ReportKind) -> Place:
         """Where the report of a run lies that committed nothing, beside its failures."""
-        return self.failures.beside(f"{self.failures.name.removesuffix('.jsonl')}.report.json")
+        return self.failures.beside(f"{self.failures.name.removesuffix('.jsonl')}.report.{kind}")
 
     @property
     def hidden(self) -> str:
@@ -102,7 +106,8 @@ def layout_of(path: str | Path, partition: Mapping[str, str | None] | None) -> L
     if single:
         return Layout(target=place, kind="file", renames=False)
     movable = place.local and can_be_renamed(Path(place.path))
-    return Layout(target=place, kind="folder", renames=movable, partition=bool(partition))
+    # A partition may be named by its path too, and what lies beside it is then looked for in the same place.
+    return Layout(target=place, kind="folder", renames=movable, partition="=" in place.name)
 
 
 def can_be_renamed(folder: Path) -> bool:

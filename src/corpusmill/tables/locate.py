@@ -20,6 +20,7 @@ from pyarrow import fs as pafs
 
 from corpusmill.errors import SourceChangedError, SourceError, UsageError
 from corpusmill.tables import manifest
+from corpusmill.tables.layout import FAILED_REPORT
 from corpusmill.tables.storage import Place, failures_as
 
 Keys = tuple[tuple[str, str | None], ...]
@@ -222,7 +223,7 @@ def _glob_matches(names: Sequence[str], pattern: Sequence[str]) -> bool:
 
 def _is_table(root: Place, below: str) -> bool:
     name = below.lower()
-    if name.endswith(_OTHER_TABLES):
+    if name.endswith(_OTHER_TABLES) and not name.endswith(FAILED_REPORT):
         raise SourceError(
             f"{root.shown} also holds {below}, which is no Parquet or Arrow file; name the files with a glob"
         )

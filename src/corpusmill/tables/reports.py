@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from corpusmill.errors import SinkError, SourceError, UsageError
+from corpusmill.tables.layout import REPORT_KINDS
 from corpusmill.tables.shards import shard_folder
 from corpusmill.tables.sink import open_sink
 from corpusmill.tables.storage import failures_as, place_of
@@ -16,7 +17,9 @@ from corpusmill.tables.storage import failures_as, place_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from corpusmill.tables.sink import SinkLike
+    from corpusmill.tables.layout import ReportKind
+    from corpusmill.tables.sink import Sink, SinkLike
+    from corpusmill.tables.storage import Place
 
 REPORT = "report.json"
 
@@ -30,30 +33,31 @@ _ADDRESS = re.compile(
 
 def report_address(sink: SinkLike) -> str:
     """Where the report of a sink lies: an absolute path, or the URL of an object."""
-    place = open_sink(sink).layout.sidecars / REPORT
-    return place.path if place.local else place.shown
+    return _address(open_sink(sink).layout.sidecars / REPORT)
 
 
 def write_failed_report(
-    sink: SinkLike, report: Mapping[str, Any], *, shard: tuple[str, int] | None = None
+    sink: SinkLike, files: Mapping[ReportKind, bytes], *, shard: tuple[str, int] | None = None
 ) -> str:
     """Keep the report of a run that committed nothing beside the sink, until one commits; give its address.
 
-    What lies in the sink, and its report, stay as they are. The report of a `shard`, named by run key and number, lies
-    where the shards of the run are staged.
+    `files` are its two forms. What lies in the sink, and its report, stay as they are. The report of a `shard`, named
+    by run key and number, lies where the shards of the run are staged.
 
     Raises:
         SinkError: the place cannot be written.
     """
     target = open_sink(sink)
-    if shard is None:
-        place = target.layout.failed_report
-    else:
-        run_key, number = shard
-        place = shard_folder(target, run_key) / f"shard-{number:06}.failed.report.json"
-    with failures_as(SinkError, "cannot write the report", place):
-        place.write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n")
-    return place.path if place.local else place.shown
+    for kind in REPORT_KINDS:
+        place = _failed_report(target, kind, shard)
+        with failures_as(SinkError, "cannot write the report", place):
+            place.write_bytes(files[kind])
+    return _address(_failed_report(target, "json", shard))
+
+
+def page_address(address: str) -> str:
+    """Where the page of the report lies that has this address: beside it."""
+    return f"{address.removesuffix('.json')}.html"
 
 
 def read_report(address: str) -> tuple[dict[str, Any], str]:
@@ -82,3 +86,14 @@ def read_report(address: str) -> tuple[dict[str, Any], str]:
     if not {"rows", "outcomes", "prompts"} <= report.keys():
         raise SourceError(f"{place.shown} is no report")
     return report, hashlib.sha256(data).hexdigest()
+
+
+def _failed_report(target: Sink, kind: ReportKind, shard: tuple[str, int] | None) -> Place:
+    if shard is None:
+        return target.layout.failed_report(kind)
+    run_key, number = shard
+    return shard_folder(target, run_key) / f"shard-{number:06}.failed.report.{kind}"
+
+
+def _address(place: Place) -> str:
+    return place.path if place.local else place.shown

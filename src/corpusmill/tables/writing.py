@@ -12,6 +12,7 @@ from pyarrow import ipc
 
 from corpusmill.errors import CountsError, SinkError
 from corpusmill.tables.commit import Staged, commit_copied, commit_file, commit_renamed, tail_digest
+from corpusmill.tables.layout import REPORT_KINDS
 from corpusmill.tables.manifest import Manifest, Part, schema_fingerprint
 from corpusmill.tables.parts import ParquetFile, PartWriter, StagedGroups, StagedPart, Written
 from corpusmill.tables.storage import failures_as, link_or_copy
@@ -153,7 +154,8 @@ class Writing:
             else:
                 commit_copied(self._layout, staged)
             self._layout.failures.delete()
-            self._layout.failed_report.delete()
+            for kind in REPORT_KINDS:
+                self._layout.failed_report(kind).delete()
         return manifest
 
     def _joined(self, parts: Sequence[StagedPart]) -> dict[Part, Place]:

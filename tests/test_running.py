@@ -1,0 +1,68 @@
+"""What one run leaves of itself when it ends early."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from corpusmill import Ask, OpenAICompatible, enrich
+from corpusmill.errors import AuthenticationError, SinkError, TooManyFailuresError
+from corpusmill.running import keep_report
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from corpusmill.testing import FakeEndpoint
+
+
+@pytest.mark.parametrize(
+    ("trouble", "said"),
+    [
+        (
+            SinkError("cannot write the report x: No space left"),
+            "SinkError: cannot write the report x: No space left",
+        ),
+        (ValueError("words of a row"), "ValueError"),
+    ],
+)
+def test_a_report_that_cannot_be_written_is_a_warning_and_does_not_hide_what_ended_the_run(
+    tmp_path: Path,
+    fake_endpoint_factory: Callable[..., FakeEndpoint],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    *,
+    trouble: Exception,
+    said: str,
+) -> None:
+    """The error has no address then; only our own words are in the log, for others may quote a row."""
+
+    def refuse(*_: object, **__: object) -> str:
+        raise trouble
+
+    monkeypatch.setattr("corpusmill.running.write_failed_report", refuse)
+    endpoint = fake_endpoint_factory(api_key="sk-right")
+    with pytest.raises(AuthenticationError) as ended:
+        enrich(
+            pa.table({"text": ["a", "b"]}),
+            tmp_path / "out",
+            Ask("Say {text}", into="said"),
+            endpoint=OpenAICompatible(endpoint.base_url, "any", api_key="sk-wrong"),
+            store=f"sqlite:///{tmp_path / 'store.db'}",
+        )
+    assert ended.value.report is not None
+    assert ended.value.report_address is None
+    warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert warnings == [f"there will be no report of this run: {said}"]
+
+
+def test_an_error_without_a_report_leaves_nothing(tmp_path: Path) -> None:
+    """A run that ended before its first row has done nothing, and what is no end of a run has no report."""
+    ended = TooManyFailuresError("all of them")
+    for error in (ended, SinkError("full"), KeyboardInterrupt()):
+        keep_report(tmp_path / "out", error)
+    assert ended.report_address is None
+    assert list(tmp_path.iterdir()) == []
