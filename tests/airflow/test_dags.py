@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib.util
 import json
 import pydoc_data.topics
+import re
 import shutil
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from corpusmill.testing import FakeEndpoint
 
 SHIPPED = Path(__file__).parents[2] / "dags"
+PAGE = Path(__file__).parents[2] / "docs" / "airflow.md"
 
 
 @pytest.fixture
@@ -50,6 +53,18 @@ def shipped(
     yield load
     for path in laid:
         path.unlink()
+
+
+@pytest.mark.parametrize(("position", "tasks"), [(0, 1), (1, 3), (2, 1)])
+def test_the_snippets_of_the_documentation_make_tasks(
+    load_dag: Callable[..., Any], position: int, tasks: int
+) -> None:
+    """Each of them as it stands, with a prompt where the page leaves it out."""
+    snippet = re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)[position]
+    prompt = '[{"ask": {"template": "{text}", "into": "said"}}]'
+    body = textwrap.indent(snippet.replace("[...]", prompt), "    ")
+    module = load_dag(f"from airflow.sdk import DAG\n\nwith DAG('told', schedule=None) as dag:\n{body}")
+    assert len(module.dag.task_ids) == tasks
 
 
 def test_every_shipped_file_is_run_here() -> None:

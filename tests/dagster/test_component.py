@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+import textwrap
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -16,6 +19,8 @@ if TYPE_CHECKING:
     from tests.dagster.conftest import Runs
 
     from corpusmill.testing import FakeEndpoint
+
+PAGE = Path(__file__).parents[2] / "docs" / "dagster.md"
 
 
 def load(attributes: dict[str, Any] | str, **files: str) -> dg.Definitions:
@@ -66,6 +71,31 @@ def test_a_component_with_its_fields_inline_materialises(
     assert "structure_kept" not in names
     assert runs.materialise(definitions, partition="de").success
     assert read(job["sink"], partition={"of": "de"}).schema.names[-2:] == ["topic", "topic_outcome"]
+
+
+def test_the_snippets_of_the_documentation_are_definitions() -> None:
+    """Those in Python, the component in YAML, and that with the partitions and the checks that the page shows."""
+    page = PAGE.read_text("utf-8")
+    snippets = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert len(snippets) == 2
+    for snippet in snippets:
+        made: dict[str, Any] = {"dg": dg}
+        exec(snippet, made)  # noqa: S102 - what a reader would paste
+        made["defs"].resolve_asset_graph()
+    component, partitions = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    attributes = textwrap.dedent(component.partition("attributes:\n")[2])
+    assert len(load(attributes).resolve_asset_graph().get_all_asset_keys()) == 2
+    (checks,) = re.findall(r"`(checks: \{.*\})`", page)
+    without_prompts = attributes.replace(
+        attributes[attributes.index("prompts:") : attributes.index("endpoint:")], ""
+    )
+    node = (
+        load(f"{without_prompts}{textwrap.dedent(partitions)}{checks}")
+        .resolve_asset_graph()
+        .get(dg.AssetKey("translated"))
+    )
+    assert node.partitions_def is not None
+    assert "structure_kept" not in {key.name for key in node.check_keys}
 
 
 def test_a_component_may_submit_transform_jobs_apart(job: dict[str, Any]) -> None:

@@ -62,6 +62,14 @@ def test_the_example_of_the_page_is_a_job() -> None:
     assert parse_job(example, environment={}).prompts[0].into == "text_lv"
 
 
+def test_the_endpoints_that_the_page_about_sagemaker_shows_are_read() -> None:
+    """In real time, and by transform jobs with a rest in real time."""
+    blocks = re.findall(r"```yaml\n(.*?)```", PAGE.with_name("sagemaker.md").read_text("utf-8"), re.DOTALL)
+    job = "source: a\nsink: b\nprompts: [{translate: {column: text, into: lv, to: lv}}]\n"
+    kinds = [type(parse_job(job + block, environment={}).endpoint).__name__ for block in blocks]
+    assert kinds == ["SageMakerEndpoint", "SageMakerTransform"]
+
+
 def test_the_command_prints_the_page(capsys: pytest.CaptureFixture[str]) -> None:
     """`corpusmill schema --markdown` is how the page is made."""
     assert main(["schema", "--markdown"]) == 0
