@@ -13,7 +13,7 @@ import pytest
 from tests.proof.material import ASK, answer_to, endpoint_at, messages_to, rows_of, store_in, table, texts
 
 import corpusmill
-from corpusmill.engine.engine import Engine
+from corpusmill.engine.engine import READY_BYTES, Engine
 from corpusmill.testing import FakeEndpoint, expected_answer
 
 if TYPE_CHECKING:
@@ -249,6 +249,33 @@ def test_progress_counts_no_row_that_has_no_answer(
     assert sum(batch.num_rows for batch in stream) == 60
     assert all(progress.rows <= progress.live for progress in shown)
     assert shown[-1].rows == 60
+
+
+def test_of_long_rows_few_are_made_ready_before_they_can_be_asked(
+    tmp_path: Path, endpoint: FakeEndpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What waits takes several times the bytes of its rows: no more is read while there is enough of it."""
+    admit = Engine._admit
+    waiting: list[int] = []
+
+    def admit_and_count(engine: Engine, chunk: OpenChunk) -> None:
+        waiting.append(len(engine._ready))
+        admit(engine, chunk)
+
+    monkeypatch.setattr(Engine, "_admit", admit_and_count)
+    row_bytes = READY_BYTES // 80
+    long = [f"{row} " + "x" * row_bytes for row in range(240)]
+    report = corpusmill.enrich(
+        pa.table({"text": long}),
+        tmp_path / "out",
+        ASK,
+        endpoint=endpoint_at(endpoint),
+        store=store_in(tmp_path),
+        limits=corpusmill.Limits(concurrency=2),
+    )
+    assert report.outcomes == {"completed": 240}
+    assert len(waiting) >= 3
+    assert 0 < max(waiting) <= 80
 
 
 def test_a_source_that_breaks_off_while_it_is_waited_for_is_told_of_once(

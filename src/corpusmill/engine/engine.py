@@ -59,6 +59,10 @@ WINDOW_ROWS = 65_536
 """Rows that may be open at once: enough that a straggler of half a minute holds up nobody at 2,000 rows a second."""
 
 WINDOW_BYTES = 64 << 20
+
+READY_BYTES = 8 << 20
+"""Bytes of rows that may wait to be asked: their requests are made already, and take several times as much."""
+
 SILENT_GRACE = 5.0
 """Seconds that the last look at an endpoint that is down gets, once the run gives it up."""
 
@@ -271,6 +275,7 @@ class Engine:
         enough = 2 * self._work.limits.concurrency + 256
         while (
             len(self._ready) >= enough
+            or len(self._ready) * self._open_bytes > READY_BYTES * self._open_rows  # by their mean weight
             or self._open_rows >= max(WINDOW_ROWS, 64 * self._work.limits.concurrency)
             or self._open_bytes >= WINDOW_BYTES
         ):
@@ -302,6 +307,7 @@ class Engine:
         for position, row, rendered in chunk.to_ask:
             self._want(chunk, position, row, rendered)
         chunk.to_ask.clear()
+        chunk.rest()
         self._start_more()
 
     def _want(self, chunk: OpenChunk, position: int, row: int, rendered: Rendered) -> None:

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from corpusmill.prompts.prompt import Prompt, Rendered
     from corpusmill.rows.render import Asked
 
+HEAVY_BYTES = 1 << 20
+"""Weight from which on an open chunk is held in one form only."""
+
 SHELF_BYTES = 64 << 20
 """Weight of the batches that wait in memory for an earlier one; what is above goes to disk."""
 
@@ -75,6 +78,12 @@ class OpenChunk:
                 {(prompt, row - start): rung for (prompt, row), rung in self.rungs.items() if row in here},
             )
 
+    def rest(self) -> None:
+        """Let go, while its answers are waited for, of what can be read from the rows again: Python's copy of them."""
+        if self.weight >= HEAVY_BYTES:
+            for asked in self.asked:
+                asked.let_go()
+
     def settle(self, prompt: int, row: int, answer: Answer) -> bool:
         """Put an answer in its place; True when it was the last one."""
         self.answers[prompt][row] = answer
@@ -114,6 +123,7 @@ class Binder:
     def _fill(self, chunk: OpenChunk, position: int, prompt: Prompt) -> Filling:
         filling = Filling(prompt, self._telemetry)
         asked, answers = chunk.asked[position], chunk.answers[position]
+        asked.take_up(chunk.batch)
         long = long_rows(asked)
         for row, (key, values, answer) in enumerate(zip(asked.keys, asked.values, answers, strict=True)):
             if key is None:

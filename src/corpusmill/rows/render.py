@@ -62,11 +62,35 @@ class Asked:
             frozenset(row - start for row in self.cleaned if row in here),
         )
 
+    def let_go(self) -> None:
+        """Hold the values no longer: the batch has them."""
+        self.values = []
+
+    def take_up(self, batch: pa.RecordBatch) -> None:
+        """Read values again that were let go, from the batch that they came from."""
+        if not self.values:
+            self.values = _read(self.prompt, batch).values
+
     def rendered(self, row: int) -> Rendered:
         """Make the request of a row that has a key."""
         made = self.prompt.render(self.values[row])
         assert type(made) is Rendered, f"row {row} had a request, and now it has none"
         return made
+
+
+def _read(prompt: Prompt, batch: pa.RecordBatch) -> Asked:
+    """Read the columns; no request is made yet."""
+    columns: list[list[Any]] = []
+    cleaned: frozenset[int] = frozenset()
+    unaskable: dict[int, str] = {}
+    for wanted in prompt.inputs:
+        found = column_values(batch, wanted)
+        columns.append(found.items)
+        cleaned |= found.cleaned
+        for row, why in found.unreadable.items():
+            unaskable.setdefault(row, f"{wanted.path}: {why}")
+    values = list(zip(*columns, strict=True))
+    return Asked(prompt, values, cleaned=cleaned, unaskable=unaskable)
 
 
 class Renderer:
@@ -94,7 +118,7 @@ class Renderer:
 
     def ask(self, batch: pa.RecordBatch) -> Asked:
         """Make the requests of a batch; a row of which none can be made fails, and no other."""
-        asked = self._read(batch)
+        asked = _read(self.prompt, batch)
         plain = self.prompt.plain
         if plain is not None and self._frame is not None and not asked.unaskable:
             # No request is made of what may be in the store: its key is told from the text.
@@ -132,20 +156,6 @@ class Renderer:
                 asked.unaskable[row] = clean_text(made.reason)
             add_key(None)
             add_ceiling(None)
-
-    def _read(self, batch: pa.RecordBatch) -> Asked:
-        """Read the columns; no request is made yet."""
-        columns: list[list[Any]] = []
-        cleaned: frozenset[int] = frozenset()
-        unaskable: dict[int, str] = {}
-        for wanted in self.prompt.inputs:
-            found = column_values(batch, wanted)
-            columns.append(found.items)
-            cleaned |= found.cleaned
-            for row, why in found.unreadable.items():
-                unaskable.setdefault(row, f"{wanted.path}: {why}")
-        values = list(zip(*columns, strict=True))
-        return Asked(self.prompt, values, cleaned=cleaned, unaskable=unaskable)
 
     def _checked(self, made: Rendered) -> Rendered | Unaskable:
         assert self._check is not None

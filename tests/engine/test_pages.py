@@ -1,0 +1,62 @@
+"""Open chunks: what is held of them while their answers are waited for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pytest
+
+from corpusmill import Translate
+from corpusmill.engine.pages import HEAVY_BYTES, Binder, OpenChunk
+from corpusmill.engine.tally import Ledger
+from corpusmill.exchange import read_completion
+from corpusmill.rows.columns import new_fields
+from corpusmill.rows.judge import Answer
+from corpusmill.rows.render import Renderer
+
+PROMPT = Translate("text", "text_lv", from_="en", to="lv")
+KEPT: list[pa.Field[Any]] = [pa.field("text", pa.string())]
+ROWS = 8
+
+
+def opened(words: int) -> OpenChunk:
+    """Open a chunk in which every row but an empty one has so many words, a placeholder and NUL, and its answer."""
+    texts = [None if row == 3 else f"%s {row}\0" + " word" * words for row in range(ROWS)]
+    batch = pa.record_batch([pa.array(texts, pa.string())], names=["text"])
+    asked = Renderer(PROMPT, identity="somewhere").ask(batch)
+    body = msgspec.json.encode(
+        {"choices": [{"finish_reason": "stop", "message": {"role": "assistant", "content": "vārds"}}]}
+    )
+    answers = [
+        None if key is None else Answer(completion=read_completion(body), origin="live") for key in asked.keys
+    ]
+    return OpenChunk(0, batch, [asked], [answers])
+
+
+def bound(chunk: OpenChunk) -> list[dict[str, Any]]:
+    """Bind a chunk, and give its rows."""
+    binder = Binder(
+        prompts=[PROMPT],
+        kept_columns=["text"],
+        schema=pa.schema([*KEPT, *new_fields(PROMPT, telemetry=False)]),
+        telemetry=False,
+        ledger=Ledger([PROMPT.into]),
+        failed=lambda *_: None,
+    )
+    return binder.bind(chunk).to_pylist()
+
+
+@pytest.mark.parametrize("words", [10, HEAVY_BYTES // ROWS], ids=["light", "heavy"])
+def test_a_chunk_at_rest_is_bound_like_any_other(words: int) -> None:
+    """A heavy one has let its values go, and the answers are judged by them all the same."""
+    chunk = opened(words)
+    chunk.rest()
+    assert bool(chunk.asked[0].values) == (words == 10)
+    rows = bound(chunk)
+    assert rows == bound(opened(words))
+    notes = [row["text_lv_outcome"]["notes"] for row in rows]
+    assert notes[3] == []
+    for row in (0, 1, 2, 4, 5, 6, 7):
+        assert {"input_cleaned", "placeholder_missing %s"} <= set(notes[row])
