@@ -51,8 +51,8 @@ def test_a_start_row_cuts_the_first_chunk_and_leaves_the_other_boundaries(tmp_pa
 
 
 def test_large_rows_make_small_chunks(tmp_path: Path) -> None:
-    """Rows of 3 MiB come two at a time, so that a chunk holds at most about 8 MiB."""
-    table = pa.table({"text": [letter * (3 << 20) for letter in "abcdefgh"]})
+    """Rows of 1.5 MiB come two at a time, so that a chunk holds at most about 4 MiB."""
+    table = pa.table({"text": [letter * (3 << 19) for letter in "abcdefgh"]})
     pq.write_table(table, tmp_path / "a.parquet", use_dictionary=False)
     source = open_source(tmp_path / "a.parquet")
     assert max(rows for _, rows in bounds(source)) == 2

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 
 CHUNK_ROWS = 4096
 """Rows are read so many at a time: every hand that a chunk goes through costs as much as some hundred rows."""
-CHUNK_BYTES = 8 << 20
+CHUNK_BYTES = 4 << 20
+"""Long rows are read so many bytes at a time, for each chunk is held in several forms at once while it is worked on."""
+
 _STREAM_BUFFER = 1 << 20
 _IPC_FILE_MAGIC = b"ARROW1"
 
