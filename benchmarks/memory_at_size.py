@@ -3,8 +3,9 @@
     python -m benchmarks.memory_at_size [--rows 10000000] [--long 10000] [--only short long] [--quick] [--write]
 
 Each is run beside a tenth of itself, and what counts is the ratio. Of the short rows 100,000 have a text of their own
-in both, so that as many are asked and the rest is found in the store; the long ones are all asked. The long ones take
-about a minute, the short ones as many as ten, and a few gigabytes of disk.
+in both, so that as many are asked and the rest is found in the store; the long ones are all asked, of a server that
+takes a second for each, for only while answers are waited for does a run hold as many rows as it may. The long ones
+take some minutes, the short ones as many as ten, and a few gigabytes of disk.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 from benchmarks.child import call
+from benchmarks.latency import MEAN, SIGMA
 from benchmarks.record import alone
+from benchmarks.serving import started
 from benchmarks.transport import canned_server
 
 if TYPE_CHECKING:
@@ -49,20 +52,19 @@ def write_long(*, texts: str, path: str, rows: int) -> None:
             writer.write_table(pa.table({"id": numbers, "text": long}, schema=schema))
 
 
-def pair(bench: Bench, small: Path, large: Path) -> dict[str, Any]:
+def pair(bench: Bench, base_url: str, small: Path, large: Path) -> dict[str, Any]:
     """Run with both corpora, and give the peaks and their ratio."""
     found = []
-    with canned_server() as url:
-        for corpus in (small, large):
-            found.append(
-                call(
-                    "benchmarks.memory:held",
-                    base_url=str(url).removesuffix("/chat/completions"),
-                    corpus=str(corpus),
-                    folder=str(bench.place("memory")),
-                )
+    for corpus in (small, large):
+        found.append(
+            call(
+                "benchmarks.memory:held",
+                base_url=base_url,
+                corpus=str(corpus),
+                folder=str(bench.place("memory")),
             )
-            corpus.unlink()
+        )
+        corpus.unlink()
     return {
         "rows": [each["rows"] for each in found],
         "live": [each["live"] for each in found],
@@ -81,15 +83,18 @@ def measure(bench: Bench, options: argparse.Namespace) -> dict[str, Any]:
             path = bench.folder / f"long-{count}.parquet"
             call("benchmarks.memory_at_size:write_long", texts=str(bench.texts()), path=str(path), rows=count)
             paths.append(path)
-        found["long"] = pair(bench, *paths)
+        with started("benchmarks.slow_server", "--mean", MEAN, "--sigma", SIGMA) as base_url:
+            found["long"] = pair(bench, base_url, *paths)
     if "short" in options.only:
         rows = options.rows or bench.size(ROWS, 100_000)
         distinct = min(DISTINCT, rows // 10)
-        found["short"] = pair(
-            bench,
-            bench.corpus(rows=rows // 10, distinct=distinct),
-            bench.corpus(rows=rows, distinct=distinct),
-        )
+        with canned_server() as url:
+            found["short"] = pair(
+                bench,
+                str(url).removesuffix("/chat/completions"),
+                bench.corpus(rows=rows // 10, distinct=distinct),
+                bench.corpus(rows=rows, distinct=distinct),
+            )
     return found
 
 
