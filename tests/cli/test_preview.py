@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from corpusmill.cli import main
 from corpusmill.testing import FakeEndpoint
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
 
 def written(folder: Path, endpoint: FakeEndpoint, **more: Any) -> str:
@@ -48,6 +47,33 @@ def test_a_preview_shows_what_went_in_and_what_came_out(
     assert "preview: no output was written" in said
     assert "output: None" not in said
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("source", "limit", "numbers"),
+    [
+        ({"rows": [4, 9]}, 2, [4, 5]),
+        ({"rows": [4, 6]}, 5, [4, 5]),
+        ({"rows": [4, 9], "limit": 5}, 3, [4]),
+        ({"rows": [4, 9], "filter": [["id", "!=", 4]]}, 1, [5]),
+        ({"limit": 2}, 3, [0, 1]),
+    ],
+    ids=["rows", "fewer rows than asked for", "rows after a limit", "rows after a filter", "a limit"],
+)
+def test_a_preview_asks_the_first_of_the_rows_that_the_job_would_ask(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    source: dict[str, Any],
+    limit: int,
+    numbers: list[int],
+) -> None:
+    """So many of the rows that are left of the source by filter, limit and rows, and no others."""
+    source = {"path": str(tmp_path / "in.parquet"), **source}
+    with FakeEndpoint() as endpoint:
+        job = written(tmp_path, endpoint, source=source)
+        assert main(["run", job, "--limit", str(limit), "--quiet"]) == 0
+    said = capsys.readouterr().out
+    assert [number for number in range(10) if f"about the number {number}." in said] == numbers
 
 
 def test_a_preview_of_a_narrowed_refresh_asks_only_the_rows_that_the_job_would(

@@ -18,6 +18,7 @@ from corpusmill.tables import open_source
 
 if TYPE_CHECKING:
     from corpusmill.job import Job
+    from corpusmill.tables import SourceSpec
 
 SHOWN = 600
 """Characters of a cell."""
@@ -25,8 +26,7 @@ SHOWN = 600
 
 def preview(job: Job, *, limit: int, as_json: bool, quiet: bool) -> None:
     """Ask the first `limit` rows of a job and print them; what was paid for is in the store."""
-    least = limit if job.source.limit is None else min(limit, job.source.limit)
-    source = open_source(replace(job.source, limit=least))
+    source = open_source(_first(job.source, limit))
     reports: list[RunReport] = []
     with Display(quiet=quiet) as display:
         batches = list(
@@ -65,6 +65,14 @@ def preview(job: Job, *, limit: int, as_json: bool, quiet: bool) -> None:
             table.add_row(*(Text(_shown(cell)) for cell in cells))
         console.print(table)
     console.print(Text(told(reports[0], preview=True)))
+
+
+def _first(spec: SourceSpec, limit: int) -> SourceSpec:
+    """Give the first `limit` of the rows that the job would ask: its own limit comes before its range of rows."""
+    if spec.rows is not None:
+        start, stop = spec.rows
+        return replace(spec, rows=(start, min(stop, start + limit)))
+    return replace(spec, limit=limit if spec.limit is None else min(limit, spec.limit))
 
 
 def _at(row: dict[str, object], path: str) -> object:
