@@ -2,6 +2,9 @@
 
 It runs against the fake endpoint as it is: `corpusmill fake-endpoint --port 8000` beside Airflow. For a real one make a
 connection of type `sambanova` or `openai_compatible`, and put `conn_id="..."` in the place of `endpoint`.
+
+To call this file as a program, make a database with `airflow db migrate` and set AIRFLOW__CORE__DAGS_FOLDER to its
+folder; so with the other files here.
 """
 
 from __future__ import annotations

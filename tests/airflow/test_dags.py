@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import pydoc_data.topics
 import re
 import shutil
+import subprocess
+import sys
 import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.parquet as pq
 import pytest
 
 import corpusmill
@@ -65,6 +69,45 @@ def test_the_snippets_of_the_documentation_make_tasks(
     body = textwrap.indent(snippet.replace("[...]", prompt), "    ")
     module = load_dag(f"from airflow.sdk import DAG\n\nwith DAG('told', schedule=None) as dag:\n{body}")
     assert len(module.dag.task_ids) == tasks
+
+
+def test_the_commands_of_the_documentation_run_a_shipped_file(
+    tmp_path: Path, fake_endpoint: FakeEndpoint
+) -> None:
+    """In a home without a database they make one and run the Dag to its end; without `airflow db migrate` they fail."""
+    (block,) = (
+        found
+        for found in re.findall(r"```sh\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+        if "dags/" in found
+    )
+    assert "fake-endpoint --port 8000 &" in block
+    commands = [line for line in block.splitlines() if "fake-endpoint" not in line]
+
+    def called(lines: list[str], home: str) -> subprocess.CompletedProcess[str]:
+        folder = tmp_path / home
+        folder.mkdir()
+        (folder / "dags").symlink_to(SHIPPED)
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW")}
+        return subprocess.run(
+            ["sh", "-ec", "\n".join(lines)],
+            cwd=folder,
+            env={
+                **inherited,
+                "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+                "CORPUSMILL_BASE_URL": fake_endpoint.base_url,
+            },
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    done = called(commands, "whole")
+    assert done.returncode == 0, done.stderr
+    (day,) = (tmp_path / "whole" / "corpusmill-data" / "translated").iterdir()
+    assert pq.read_table(day, partitioning=None).num_rows == 20
+    without = called([line for line in commands if not line.startswith("airflow db")], "without")
+    assert without.returncode != 0
+    assert "no such table: task_instance" in without.stderr
 
 
 def test_every_shipped_file_is_run_here() -> None:
