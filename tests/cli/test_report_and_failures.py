@@ -159,7 +159,11 @@ def test_a_run_that_ends_early_says_how_to_see_what_was_done_until_then(
         assert page == tmp_path / "out.failed.report.html"
         text = page.read_text("utf-8")
         assert "ended early, nothing committed" in text
+        assert "6 rows in" in text
         assert "7 attempts" in text
+        found = json.loads((tmp_path / "out.failed.report.json").read_bytes())
+        assert (found["rows"], found["outcomes"], found["live"]) == (6, {"completed": 6}, 6)
+        assert [sample["row"] for sample in found["samples"]] == list(range(6))
         assert "401" in text
         assert not (tmp_path / "out").exists()
         assert main(["run", job, "--quiet"]) == 0

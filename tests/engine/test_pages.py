@@ -60,3 +60,31 @@ def test_a_chunk_at_rest_is_bound_like_any_other(words: int) -> None:
     assert notes[3] == []
     for row in (0, 1, 2, 4, 5, 6, 7):
         assert {"input_cleaned", "placeholder_missing %s"} <= set(notes[row])
+
+
+def test_of_a_chunk_that_will_never_be_whole_the_rows_that_are_complete_are_counted() -> None:
+    """A row is complete when every prompt has its answer or asks nothing; failures among them are told by their row."""
+    other = Translate("text", "text_lt", from_="en", to="lt")
+    chunk, second = opened(2), opened(2)
+    chunk.first_row = 100
+    chunk.asked.append(Renderer(other, identity="somewhere").ask(chunk.batch))
+    chunk.answers.append(second.answers[0])
+    chunk.answers[0][0] = chunk.answers[1][7] = None
+    chunk.answers[1][5] = Answer(error="the answer never came", kind="too_slow")
+    ledger, failed = Ledger([PROMPT.into, other.into]), []
+    binder = Binder(
+        prompts=[PROMPT, other],
+        kept_columns=["text"],
+        schema=pa.schema([]),
+        telemetry=False,
+        ledger=ledger,
+        failed=lambda row, into, _outcome: failed.append((row, into)),
+    )
+    binder.count(chunk)
+    assert list(chunk.complete()) == [1, 2, 3, 4, 5, 6]
+    assert ledger.rows == 6
+    assert [sum(account.outcomes.values()) for account in ledger.prompts] == [6, 6]
+    assert ledger.prompts[1].outcomes["failed"] == 1
+    assert ledger.prompts[1].errors == {"too_slow": 1}
+    assert failed == [(105, "text_lt")]
+    assert {sample.row for sample in ledger.samples} <= {101, 102, 104, 105, 106}

@@ -136,6 +136,7 @@ class Engine:
         self._open_chunks = 0
         self._open_rows = 0
         self._open_bytes = 0
+        self._unbound: dict[int, OpenChunk] = {}
         self._settled: deque[OpenChunk] = deque()
         self._read_rows = 0
         self._hits = 0
@@ -184,6 +185,8 @@ class Engine:
             await self._reading.close()
             # What is bound is written out, unless the run comes to nothing anyway.
             await self._press.close(cancel=self._ending is not None)
+        for chunk in self._unbound.values():
+            work.binder.count(chunk)
         if self._store_failure is not None:
             # Whatever ended the run first, answers that could not be kept are the worse news.
             raise self._store_failure
@@ -301,6 +304,7 @@ class Engine:
         return None
 
     def _admit(self, chunk: OpenChunk) -> None:
+        self._unbound[chunk.first_row] = chunk
         self._open_chunks += 1
         self._open_rows += chunk.batch.num_rows
         self._open_bytes += chunk.weight
@@ -432,6 +436,7 @@ class Engine:
         bound = []
         while self._settled and self._ending is None:
             chunk = self._settled.popleft()
+            del self._unbound[chunk.first_row]
             self._hand_on(chunk)
             bound.append(chunk)
         return bound

@@ -21,7 +21,7 @@ from corpusmill.rows.judge import Answer, judge
 from corpusmill.rows.prompt_cut import is_prompt_cut, long_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from corpusmill.engine.ladder import Rung
     from corpusmill.engine.tally import Ledger
@@ -84,6 +84,17 @@ class OpenChunk:
             for asked in self.asked:
                 asked.let_go()
 
+    def complete(self) -> dict[int, None]:
+        """Give the rows, in order, that no answer is missing to."""
+        return dict.fromkeys(
+            row
+            for row in range(self.batch.num_rows)
+            if all(
+                asked.keys[row] is None or answers[row] is not None
+                for asked, answers in zip(self.asked, self.answers, strict=True)
+            )
+        )
+
     def settle(self, prompt: int, row: int, answer: Answer) -> bool:
         """Put an answer in its place; True when it was the last one."""
         self.answers[prompt][row] = answer
@@ -120,12 +131,23 @@ class Binder:
         self._ledger.rows += chunk.batch.num_rows
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
-    def _fill(self, chunk: OpenChunk, position: int, prompt: Prompt) -> Filling:
+    def count(self, chunk: OpenChunk) -> None:
+        """Count the rows of a chunk that have all their answers, where the others will never come."""
+        complete = chunk.complete()
+        for position, prompt in enumerate(self._prompts):
+            self._fill(chunk, position, prompt, only=complete)
+        self._ledger.rows += len(complete)
+
+    def _fill(
+        self, chunk: OpenChunk, position: int, prompt: Prompt, *, only: Collection[int] | None = None
+    ) -> Filling:
         filling = Filling(prompt, self._telemetry)
         asked, answers = chunk.asked[position], chunk.answers[position]
         asked.take_up(chunk.batch)
         long = long_rows(asked)
         for row, (key, values, answer) in enumerate(zip(asked.keys, asked.values, answers, strict=True)):
+            if only is not None and row not in only:
+                continue
             if key is None:
                 filling.add(_not_asked(asked.unaskable.get(row)), None, None)
             elif answer is None:
@@ -140,20 +162,22 @@ class Binder:
                 filling.add(outcome, value, answer.completion)
         quiet = self._ledger.prompts[position].add(filling.outcomes)
         if not quiet or self._ledger.has_room(prompt.into):
-            self._note(chunk, position, prompt, filling)
+            self._note(chunk, position, prompt, filling, range(len(answers)) if only is None else only)
         return filling
 
-    def _note(self, chunk: OpenChunk, position: int, prompt: Prompt, filling: Filling) -> None:
-        """Log the rows that failed, and show those that the report wants."""
+    def _note(
+        self, chunk: OpenChunk, position: int, prompt: Prompt, filling: Filling, rows: Iterable[int]
+    ) -> None:
+        """Log the rows that failed, and show those that the report wants; `rows` are those of the filling."""
         ledger, asked, answers = self._ledger, chunk.asked[position], chunk.answers[position]
         errors = ledger.prompts[position].errors
-        for row, outcome in enumerate(filling.outcomes):
+        for row, outcome, value in zip(rows, filling.outcomes, filling.values, strict=True):
             if outcome.error is not None:
                 answer = answers[row]
                 errors[(answer.kind if answer else None) or outcome.status] += 1
                 self._failed(chunk.first_row + row, prompt.into, outcome)
             if ledger.wants(prompt.into, outcome):
-                values, value = asked.values[row], filling.values[row]
+                values = asked.values[row]
                 ledger.show(_sample(chunk.first_row + row, prompt, values, outcome, value), outcome)
 
 
