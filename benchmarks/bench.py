@@ -107,7 +107,14 @@ def run(
     )
 
 
-def run_job(*, corpus: str, sink: str, store: str, base_url: str) -> RunReport:
+def run_job(
+    *,
+    corpus: str,
+    sink: str,
+    store: str,
+    base_url: str,
+    progress: Callable[[Progress], None] | None = None,
+) -> RunReport:
     """Run the same as a job, as the command line, Airflow and Dagster do."""
     from corpusmill.enrich_job import enrich_job
     from corpusmill.job import job_of
@@ -126,4 +133,4 @@ def run_job(*, corpus: str, sink: str, store: str, base_url: str) -> RunReport:
         },
         "store": f"sqlite:///{store}",
     }
-    return enrich_job(job_of(job))
+    return enrich_job(job_of(job), progress=progress)

@@ -2,10 +2,12 @@
 
     python -m benchmarks.memory_at_size [--rows 10000000] [--long 10000] [--only short long] [--quick] [--write]
 
-Each is run beside a tenth of itself, and what counts is the ratio. Of the short rows 100,000 have a text of their own
-in both, so that as many are asked and the rest is found in the store; the long ones are all asked, of a server that
-takes a second for each, for only while answers are waited for does a run hold as many rows as it may. The long ones
-take some minutes, the short ones as many as ten, and a few gigabytes of disk.
+The short rows are run beside a tenth of themselves; 100,000 have a text of their own in both, so that as many are asked
+and the rest is found in the store. The long ones are all asked, of a server that takes a second for each, for only
+while answers are waited for does a run hold as many rows as it may. Their peak is the moment at which reading, asking
+and writing need most at once, of which a longer run has more; so the two halves of one run are compared, which have
+as many. What counts are the ratios. The long ones take some minutes, the short ones as many as ten, and a few
+gigabytes of disk.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from benchmarks.child import call
+from benchmarks.bench import run_job
+from benchmarks.child import call, forget_peak_memory, peak_memory
 from benchmarks.latency import MEAN, SIGMA
 from benchmarks.record import alone
 from benchmarks.serving import started
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from benchmarks.bench import Bench
+
+    from corpusmill.engine.engine import Progress
 
 ROWS = 10_000_000
 DISTINCT = 100_000
@@ -52,6 +57,25 @@ def write_long(*, texts: str, path: str, rows: int) -> None:
             writer.write_table(pa.table({"id": numbers, "text": long}, schema=schema))
 
 
+def halves(*, base_url: str, corpus: str, folder: str, rows: int) -> dict[str, Any]:
+    """Run, and give the most bytes that this process held until half of the rows were there, and from then on."""
+    from corpusmill.allocator import spare_memory
+
+    spare_memory()  # as the command line does
+
+    peaks: list[int] = []
+
+    def look(progress: Progress) -> None:
+        if not peaks and progress.rows >= rows // 2:
+            peaks.append(peak_memory())
+            forget_peak_memory()
+
+    report = run_job(
+        corpus=corpus, sink=f"{folder}/out", store=f"{folder}/store.db", base_url=base_url, progress=look
+    )
+    return {"rows": report.rows, "live": report.live, "bytes": [*peaks, peak_memory()]}
+
+
 def pair(bench: Bench, base_url: str, small: Path, large: Path) -> dict[str, Any]:
     """Run with both corpora, and give the peaks and their ratio."""
     found = []
@@ -74,17 +98,22 @@ def pair(bench: Bench, base_url: str, small: Path, large: Path) -> dict[str, Any
 
 
 def measure(bench: Bench, options: argparse.Namespace) -> dict[str, Any]:
-    """Give the peaks at both sizes."""
+    """Give the peaks at both sizes of short rows, and in both halves of the long ones."""
     found: dict[str, Any] = {}
     if "long" in options.only:
         rows = options.long or bench.size(LONG, 300)
-        paths = []
-        for count in (rows // 10, rows):
-            path = bench.folder / f"long-{count}.parquet"
-            call("benchmarks.memory_at_size:write_long", texts=str(bench.texts()), path=str(path), rows=count)
-            paths.append(path)
+        path = bench.folder / f"long-{rows}.parquet"
+        call("benchmarks.memory_at_size:write_long", texts=str(bench.texts()), path=str(path), rows=rows)
         with started("benchmarks.slow_server", "--mean", MEAN, "--sigma", SIGMA) as base_url:
-            found["long"] = pair(bench, base_url, *paths)
+            long = call(
+                "benchmarks.memory_at_size:halves",
+                base_url=base_url,
+                corpus=str(path),
+                folder=str(bench.place("memory")),
+                rows=rows,
+            )
+        path.unlink()
+        found["long"] = {**long, "ratio": long["bytes"][1] / long["bytes"][0]}
     if "short" in options.only:
         rows = options.rows or bench.size(ROWS, 100_000)
         distinct = min(DISTINCT, rows // 10)

@@ -257,20 +257,20 @@ def _store_size(found: Mapping[str, Any]) -> list[Line]:
 
 def _memory_at_size(found: Mapping[str, Any]) -> list[Line]:
     made: list[Line] = []
-    for kind, name in (("long", "rows of 200 KB"), ("short", "short rows")):
-        if kind in found:
-            figures = found[kind]
-            made += [
-                (f"peak memory at {rows:,} {name}", f"{size / 1e6:.0f} MB", "")
-                for rows, size in zip(figures["rows"], figures["bytes"], strict=True)
-            ]
-            made.append(
-                (
-                    "the second over the first",
-                    f"{figures['ratio']:.2f}",
-                    _at_most(figures["ratio"], 1.1),
-                )
-            )
+    for kind in ("long", "short"):
+        if kind not in found:
+            continue
+        figures = found[kind]
+        if kind == "long":
+            rows = f"{figures['rows']:,} rows of 200 KB"
+            names = [f"peak memory in the first half of {rows}", "in the second half"]
+        else:
+            names = [f"peak memory at {rows:,} short rows" for rows in figures["rows"]]
+        made += [
+            (name, f"{size / 1e6:.0f} MB", "") for name, size in zip(names, figures["bytes"], strict=True)
+        ]
+        ratio = figures["ratio"]
+        made.append(("the second over the first", f"{ratio:.2f}", _at_most(ratio, 1.1)))
     return made
 
 
