@@ -48,7 +48,7 @@ def refusal_of(attributes: dict[str, Any] | str) -> str:
     error: BaseException | None = raised.value
     while error is not None:
         said.append(str(error))
-        error = error.__cause__ or error.__context__
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     return "\n".join(said)
 
 
@@ -144,7 +144,9 @@ def test_a_component_may_name_a_job_file_beside_it(
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"prompts": [{"translate": {"colum": "text", "into": "t", "to": "lv"}}]}, "colum"),
+        ({"prompts": [{"translate": {"colum": "text", "into": "t", "to": "lv"}}]}, "did you mean 'column'?"),
+        ({"limits": {"concurency": 8}}, "is not known in limits; did you mean 'concurrency'?"),
+        ({"endpoint": None}, "the key 'endpoint' is missing"),
         ({"promts": []}, "promts"),
         (
             {"prompts": [{"ask": {"template": "Topic of {{ text }}?", "into": "t"}}]},
@@ -160,6 +162,55 @@ def test_a_component_may_name_a_job_file_beside_it(
 def test_what_is_wrong_is_named(job: dict[str, Any], change: dict[str, Any], message: str) -> None:
     """A wrong key, a template of the wrong kind, a missing field: the error says which."""
     assert message in refusal_of({**job, "asset": {"key": "translated"}, **change})
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [
+        "endpoint: {openai_compatible: {base_url: 'http://127.0.0.1:1/v1', model: any}}",
+        "endpoint: {openai_compatible: {base_url: '${NO_SUCH_URL}', model: any, api_key: '${NO_SUCH_KEY}'}}",
+        "endpoint_resource: llm",
+        "endpoint_resource: llm\npartitions: {lang: {type: dynamic, name: languages}}",
+    ],
+)
+def test_a_misspelt_key_is_told_as_in_a_job_file(beside: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one line with file and line, whatever variables are missing, whoever is asked, and without any partition."""
+    monkeypatch.delenv("NO_SUCH_URL", raising=False)
+    monkeypatch.delenv("NO_SUCH_KEY", raising=False)
+    text = f"""
+asset: {{key: translated}}
+source: corpus.parquet
+sink: out
+prompts:
+  - translate:
+      column: text
+      into: t
+      to: lv
+      tempereture: 1
+{beside}
+"""
+    said = refusal_of(text)
+    (line,) = [line for line in said.splitlines() if "tempereture" in line]
+    place, _, complaint = line.partition(": ")
+    assert place.endswith("translation/defs.yaml:13")
+    assert (
+        complaint == "the key 'tempereture' is not known in prompts.0.translate; did you mean 'temperature'?"
+    )
+    assert "validation error" not in said
+
+
+def test_a_number_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch, job: dict[str, Any]) -> None:
+    """A variable that is set is filled in before the form is looked at, also where a resource says who is asked."""
+    monkeypatch.setenv("AS_MANY", "8")
+    del job["endpoint"]
+    attributes = {**job, "asset": {"key": "translated"}, "endpoint_resource": "llm"}
+    said = refusal_of({**attributes, "limits": {"concurrency": "${AS_MANY}"}})
+    assert "resource with key 'llm'" in said
+    assert "concurrency" not in said
+    monkeypatch.delenv("AS_MANY")
+    assert "limits.concurrency: input should be a valid integer" in refusal_of(
+        {**attributes, "limits": {"concurrency": "${AS_MANY}"}}
+    )
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ class Blueprint:
             keys = first_keys(self.dimensions)
         if keys is None:
             return None
-        environment = _Lenient({**os.environ, **variables(keys)})
+        environment = Lenient({**os.environ, **variables(keys)})
         try:
             return self._read(keys, environment)
         except CorpusmillError:
@@ -101,18 +101,17 @@ class Blueprint:
                         f"the job names an endpoint, and so does endpoint_resource ({self.endpoint_resource!r}); "
                         "leave one of them out"
                     )
-                # The resource's endpoint takes its place before anything is asked.
-                values["endpoint"] = {
-                    "openai_compatible": {
-                        "base_url": "http://resource.invalid",
-                        "model": self.endpoint_model or "any",
-                    }
-                }
+                values["endpoint"] = stand_in(self.endpoint_model)
             return job_of(values, environment=environment)
         return job(keys)
 
 
-class _Lenient(dict[str, str]):
+def stand_in(model: str | None) -> dict[str, Any]:
+    """Give what a job says of an endpoint that a resource is: it takes its place before anything is asked."""
+    return {"openai_compatible": {"base_url": "http://resource.invalid", "model": model or "any"}}
+
+
+class Lenient(dict[str, str]):
     """An environment in which a variable that is not set stands for itself, and is remembered."""
 
     def __init__(self, values: Mapping[str, str]) -> None:

@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import dagster as dg
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, PlainSerializer, WrapValidator
 
 from corpusmill.dagster.assets import enriched_asset
+from corpusmill.dagster.blueprint import stand_in
 from corpusmill.dagster.partitions import Dimension
 from corpusmill.dagster.quality import Rule
 from corpusmill.dagster.transform import transform_assets
+from corpusmill.dagster.yaml_form import refuse_wrong_form
 from corpusmill.dagster.yaml_versions import refuse_differences
 from corpusmill.errors import JobError
 from corpusmill.job.models import (
@@ -91,14 +93,7 @@ def _rendered(value: Any, context: dg.ResolutionContext) -> Any:
 
 def _plain(context: dg.ResolutionContext, value: Any) -> Any:
     """Give what the YAML says, after a check of its version, with its templates rendered."""
-    if isinstance(value, BaseModel):
-        value = value.model_dump(by_alias=True, exclude_unset=True)
-    elif isinstance(value, list):
-        value = [
-            item.model_dump(by_alias=True, exclude_unset=True) if isinstance(item, BaseModel) else item
-            for item in value
-        ]
-    elif isinstance(value, dict):
+    if isinstance(value, dict):
         value = {
             key: item.model_dump(by_alias=True, exclude_unset=True) if isinstance(item, BaseModel) else item
             for key, item in value.items()
@@ -109,6 +104,23 @@ def _plain(context: dg.ResolutionContext, value: Any) -> Any:
 
 def _field(model: Any, description: str) -> Any:
     return dg.Resolver(_plain, model_field_type=model, description=description)
+
+
+def _unchecked(value: Any, _: Any) -> Any:
+    return value
+
+
+def _as_written(value: Any) -> Any:
+    return value
+
+
+def _of_a_job(model: Any, description: str) -> Any:
+    """Describe a key of a job file: in the schema by its model, while its check is that of job files.
+
+    Pydantic alone would complain once for each alternative of a union, and know no nearest key. Nor may it complain
+    when Dagster writes the model out again.
+    """
+    return _field(Annotated[model, WrapValidator(_unchecked), PlainSerializer(_as_written)], description)
 
 
 class EnrichmentScaffolder(dg.Scaffolder[Any]):
@@ -149,21 +161,23 @@ class EnrichmentComponent(dg.Component, dg.Resolvable, dg.Model):
         ),
     ] = None
     source: Annotated[
-        Any, _field(Text | SourceModel | None, "The table that is read: a path or URL, or a mapping.")
+        Any, _of_a_job(Text | SourceModel | None, "The table that is read: a path or URL, or a mapping.")
     ] = None
     sink: Annotated[
-        Any, _field(Text | SinkModel | None, "Where the output goes: a folder or a .parquet file.")
+        Any, _of_a_job(Text | SinkModel | None, "Where the output goes: a folder or a .parquet file.")
     ] = None
     prompts: Annotated[
-        Any, _field(list[PromptModel] | None, "What is asked of each row; all of them in one pass.")
+        Any, _of_a_job(list[PromptModel] | None, "What is asked of each row; all of them in one pass.")
     ] = None
-    endpoint: Annotated[Any, _field(EndpointModel | None, "Who is asked; or name endpoint_resource.")] = None
-    store: Annotated[Any, _field(Text | StoreModel | None, "Where answers are kept.")] = None
-    limits: Annotated[Any, _field(LimitsModel | None, "How fast the endpoint may be asked.")] = None
-    retry: Annotated[Any, _field(RetryModel | None, "How failures of one row are met.")] = None
-    failures: Annotated[Any, _field(FailuresModel | None, "How many rows may fail.")] = None
-    budget: Annotated[Any, _field(BudgetModel | None, "The most that a run may spend.")] = None
-    prices: Annotated[Any, _field(PricesModel | None, "US dollars for a million tokens.")] = None
+    endpoint: Annotated[Any, _of_a_job(EndpointModel | None, "Who is asked; or name endpoint_resource.")] = (
+        None
+    )
+    store: Annotated[Any, _of_a_job(Text | StoreModel | None, "Where answers are kept.")] = None
+    limits: Annotated[Any, _of_a_job(LimitsModel | None, "How fast the endpoint may be asked.")] = None
+    retry: Annotated[Any, _of_a_job(RetryModel | None, "How failures of one row are met.")] = None
+    failures: Annotated[Any, _of_a_job(FailuresModel | None, "How many rows may fail.")] = None
+    budget: Annotated[Any, _of_a_job(BudgetModel | None, "The most that a run may spend.")] = None
+    prices: Annotated[Any, _of_a_job(PricesModel | None, "US dollars for a million tokens.")] = None
     telemetry: Annotated[
         bool | None, dg.Resolver.default(description="Add attempts, seconds and origin to each outcome.")
     ] = None
@@ -213,6 +227,17 @@ class EnrichmentComponent(dg.Component, dg.Resolvable, dg.Model):
     ] = None
     op_tags: Annotated[dict[str, Any] | None, dg.Resolver.default(description="Tags of the step.")] = None
 
+    @classmethod
+    def resolve_from_model(cls, context: dg.ResolutionContext, model: BaseModel) -> EnrichmentComponent:
+        """Make the component from its YAML; raise `JobError` where its keys are not those of a job file."""
+        made: EnrichmentComponent = super().resolve_from_model(context, model)
+        if made.job is None:
+            values = made._given()
+            if made.endpoint_resource is not None and "endpoint" not in values:
+                values["endpoint"] = stand_in(made.endpoint_model)
+            refuse_wrong_form(values, context.source_position_tree, context.path)
+        return made
+
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """Make the asset, or both of transform jobs, and the spec of the source; raise `JobError` for what is wrong."""
         return (transform_assets if self.submits_apart else enriched_asset)(
@@ -236,7 +261,8 @@ class EnrichmentComponent(dg.Component, dg.Resolvable, dg.Model):
             op_tags=self.op_tags,
         )
 
-    def _job(self, folder: Path) -> Path | Mapping[str, Any]:
+    def _given(self) -> dict[str, Any]:
+        """Give the keys of the job that stand in the component itself."""
         names = (
             "source",
             "sink",
@@ -248,10 +274,12 @@ class EnrichmentComponent(dg.Component, dg.Resolvable, dg.Model):
             "failures",
             "budget",
             "prices",
+            "telemetry",
         )
-        given = {
-            name: getattr(self, name) for name in (*names, "telemetry") if getattr(self, name) is not None
-        }
+        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+
+    def _job(self, folder: Path) -> Path | Mapping[str, Any]:
+        given = self._given()
         if self.job is None:
             return given
         if given:
