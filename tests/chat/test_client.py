@@ -156,6 +156,38 @@ def test_a_connection_lost_after_the_whole_stream_costs_no_answer() -> None:
     assert content(ask(lambda _: httpx.Response(200, stream=body), stream=True)) == "ā"
 
 
+@pytest.mark.parametrize("chatter", [b": still here\n\n", None], ids=["chatter", "silence"])
+def test_a_stream_that_has_said_all_and_stays_open_is_left(
+    monkeypatch: pytest.MonkeyPatch, chatter: bytes | None
+) -> None:
+    """Whatever the server goes on to send, or not to send; one that ends by itself is read to its end."""
+    monkeypatch.setattr(client_module, "LAST_BYTES", 0.05)
+
+    class Open(Pieces):
+        ended = False
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            yield EVENTS
+            while not self.closed:
+                await asyncio.sleep(0.001 if chatter else 3600)
+                yield chatter or b""
+
+    body = Open()
+    assert content(ask(lambda _: httpx.Response(200, stream=body), stream=True)) == "ā"
+    assert body.closed
+
+    class Ending(Open):
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            yield EVENTS
+            await asyncio.sleep(0.001)
+            yield b"\n"
+            self.ended = True
+
+    body = Ending()
+    assert content(ask(lambda _: httpx.Response(200, stream=body), stream=True)) == "ā"
+    assert body.ended
+
+
 def test_an_error_in_a_stream_is_that_error() -> None:
     """With what it says, and possibly paid since text had come."""
     half = b'data: {"choices": [{"index": 0, "delta": {"content": "h"}}]}\n\n'

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
+import threading
 import time
 from typing import TYPE_CHECKING
 
+import httpx
 import pyarrow as pa
+import pytest
 
-from corpusmill import Ask, RetryPolicy
+from corpusmill import Ask, OpenAICompatible, RetryPolicy, enrich_batches
 from corpusmill.engine.asking import Terms
 from corpusmill.engine.ladder import Rung
 from corpusmill.engine.pages import OpenChunk
 from corpusmill.engine.reading import OPEN_ROWS, Reading
+from corpusmill.errors import SourceError
 from corpusmill.prompts.prompt import Rendered
 from corpusmill.rows.judge import Answer
 from corpusmill.rows.render import Asked, Renderer
@@ -21,7 +26,10 @@ from corpusmill.store.sqlite import SQLiteStore
 from corpusmill.tables import open_source
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
+
+    from corpusmill.engine.reading import Chunk
 
 PROMPT = Ask("Name it: {text}", into="name")
 TERMS = Terms(
@@ -30,25 +38,21 @@ TERMS = Terms(
 BODY = b'{"choices":[{"finish_reason":"stop","message":{"role":"assistant","content":"a name"}}]}'
 
 
+def reading_of(chunks: Iterator[Chunk], store: SQLiteStore) -> Reading:
+    """Begin to read."""
+    renderers = [Renderer(PROMPT, identity="somewhere")]
+    return Reading(chunks, renderers, store, terms=TERMS, invocation="this one")
+
+
 def opened(store: SQLiteStore, table: pa.Table) -> list[OpenChunk]:
     """Read a table to its end."""
-
-    async def close() -> None:
-        await reading.close()
-
-    reading = Reading(
-        open_source(table).chunks(),
-        [Renderer(PROMPT, identity="somewhere")],
-        store,
-        terms=TERMS,
-        invocation="this one",
-    )
+    reading = reading_of(open_source(table).chunks(), store)
     found: list[OpenChunk] = []
     until = time.monotonic() + 60
     while not reading.ended and time.monotonic() < until:
         while (chunk := reading.next()) is not None:
             found.append(chunk)
-    asyncio.run(close())
+    asyncio.run(reading.close())
     assert reading.ended
     return found
 
@@ -125,3 +129,45 @@ def test_a_piece_has_of_each_row_all_that_the_chunk_had() -> None:
     assert second.values == [(text,) for text in texts[4:8]]
     assert [part.unaskable for part in (first, second, third)] == [{3: "too deep"}, {2: "too odd"}, {}]
     assert [part.cleaned for part in (first, second, third)] == [{0}, {1}, {1}]
+
+
+def test_pieces_that_are_there_do_not_wait_for_a_source_that_waits_for_them(tmp_path: Path) -> None:
+    """Whoever was busy with something else in between is told at once that there is something to take."""
+    store, answered = SQLiteStore(tmp_path / "store.db"), threading.Event()
+
+    def chunks() -> Iterator[Chunk]:
+        yield from open_source(pa.table({"text": [f"text {row}" for row in range(2 * OPEN_ROWS)]})).chunks()
+        answered.wait(60)
+
+    async def take_all() -> list[int]:
+        reading = reading_of(chunks(), store)
+        taken: list[int] = []
+        while len(taken) < 2:
+            chunk = reading.next()
+            if chunk is not None:
+                taken.append(chunk.first_row)
+            async with asyncio.timeout(10):
+                await reading.coming() if len(taken) < 2 else answered.set()
+        await reading.close()
+        return taken
+
+    assert asyncio.run(take_all()) == [0, OPEN_ROWS]
+    assert answered.is_set()
+    store.close()
+
+
+@pytest.mark.parametrize("kind", [asyncio.CancelledError, concurrent.futures.CancelledError])
+def test_a_source_that_was_cancelled_ends_the_run_with_an_error(kind: type[BaseException]) -> None:
+    """It is not taken for a cancellation of the run's own, after which nobody would be told."""
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield pa.record_batch({"text": ["one", "two"]})
+        raise kind
+
+    def answer(_: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, content=BODY)
+
+    endpoint = OpenAICompatible("http://127.0.0.1:9/v1", "m")
+    transport = httpx.MockTransport(answer)
+    with pytest.raises(SourceError, match="cancelled while it was read"):
+        list(enrich_batches(batches(), PROMPT, endpoint=endpoint, transport=transport, mode="off"))

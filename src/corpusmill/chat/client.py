@@ -6,6 +6,7 @@ called directly, without the layers of a client that would follow redirects, kee
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -22,7 +23,7 @@ from corpusmill.endpoints.endpoint import shown_url
 from corpusmill.exchange import NotACompletionError, read_completion
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
 
     from corpusmill.chat.transport import Prepared, Timeouts
     from corpusmill.chat.verdict import Verdict
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 
 LARGEST_BODY = 256 * 1024 * 1024
 """Bytes of a response beyond which it is no answer to a row."""
+
+LAST_BYTES = 1.0
+"""Seconds that the end of a response gets after the last event of its stream."""
 
 _READ = NAMES | {
     "x-request-id",
@@ -162,7 +166,8 @@ class ChatClient:
         fault: BaseException | None = None
         try:
             decoded = httpx.Response(status, headers=raw, stream=stream).aiter_bytes() if coded else stream
-            async for piece in decoded:
+            incoming = aiter(decoded)
+            async for piece in incoming:
                 size += len(piece)
                 if size > LARGEST_BODY:
                     return RowFailed(
@@ -175,6 +180,9 @@ class ChatClient:
                     pieces.append(piece)
                 else:
                     assembler.feed(piece)
+                    if assembler.done:
+                        await _see_off(incoming)
+                        break
         except _FAULTS as error:
             fault = error
         finally:
@@ -229,6 +237,16 @@ class ChatClient:
     async def aclose(self) -> None:
         """Close the transport and its connections."""
         await self._transport.aclose()
+
+
+async def _see_off(incoming: AsyncIterator[bytes]) -> None:
+    """Let a stream end that has said all, so that its connection can be used again; one that stays open is left."""
+    try:
+        async with asyncio.timeout(LAST_BYTES):
+            async for _ in incoming:
+                pass
+    except TimeoutError:
+        return
 
 
 def _lean(

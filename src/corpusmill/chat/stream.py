@@ -63,6 +63,11 @@ class Assembler:
         self._error: bytes | None = None
         self._cut: str | None = None
 
+    @property
+    def done(self) -> bool:
+        """Whether the stream has said that nothing more will come."""
+        return self._done
+
     def feed(self, data: bytes) -> None:
         """Take the next bytes."""
         if self._kind == "events":

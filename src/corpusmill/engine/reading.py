@@ -8,14 +8,15 @@ give the next rows only after it has seen what came of the last ones.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import threading
 from collections import deque
+from concurrent import futures
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from corpusmill.engine.pages import OpenChunk
 from corpusmill.engine.side_thread import SideThread
 from corpusmill.engine.stored import stored_answers
+from corpusmill.errors import SourceError
 from corpusmill.killpoints import reach
 
 if TYPE_CHECKING:
@@ -112,10 +113,11 @@ class Reading:
 
     async def coming(self) -> None:
         """Wait until the source has something, or has ended."""
-        if self._ahead is None and self._read is not None:
+        if self._ahead is None and not self._pieces and self._read is not None:
+            read = asyncio.wrap_future(self._read)
+            await asyncio.wait([read])
             # What the source has raised is raised by `next`.
-            with contextlib.suppress(Exception):
-                await asyncio.wrap_future(self._read)
+            _ = read.cancelled() or read.exception()
 
     async def close(self) -> None:
         """End the threads; nothing is read any more."""
@@ -134,6 +136,9 @@ class Reading:
             if self._read.done():
                 raise  # the source's own
             return None
+        except (asyncio.CancelledError, futures.CancelledError) as error:
+            # The source's own too, and on its way through tasks and futures it would be taken for ours.
+            raise SourceError("the source was cancelled while it was read") from error
         if chunk is None:
             self.ended = True
             return None
