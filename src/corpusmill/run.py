@@ -13,7 +13,7 @@ from corpusmill.endpoints.prices import prices_of
 from corpusmill.engine.outputs import FailureLog, OrderedOutput, PartsOutput
 from corpusmill.errors import UsageError
 from corpusmill.killpoints import reach
-from corpusmill.plan import check_apart, make_plan
+from corpusmill.plan import check_apart, check_arguments, make_plan
 from corpusmill.policy import DEFAULT_STORE, Budget, FailurePolicy, Limits, RetryPolicy
 from corpusmill.report import RunReport, summary
 from corpusmill.running import (
@@ -78,6 +78,7 @@ def enrich(
     stop: everything paid for is then in the store, and the same call goes on from there. What was done until then lies
     beside the sink, where the error's `report_address` says.
     """
+    check_arguments(prompts, endpoint, limits=limits, retry=retry, failures=failures, budget=budget)
     conduct = Conduct(
         store=store,
         mode=mode,
@@ -180,6 +181,7 @@ def enrich_batches(
     Batches may come out smaller than they went in. `columns` names the columns to keep (None: all). `on_report` is
     handed the report at the end. Leaving the iteration early stops the asking; what was paid is in the store.
     """
+    check_arguments(prompts, endpoint, limits=limits, retry=retry, failures=failures, budget=budget)
     conduct = Conduct(
         store=store,
         mode=mode,
