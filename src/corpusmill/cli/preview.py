@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from corpusmill.cli.none_chosen import warn_of_no_rows
 from corpusmill.cli.progress import Display
 from corpusmill.cli.run import told, write_json
 from corpusmill.report import RunReport, summary
@@ -46,6 +47,7 @@ def preview(job: Job, *, limit: int, as_json: bool, quiet: bool) -> None:
                 on_report=reports.append,
             )
         )
+    warn_of_no_rows(job.source, reports[0])
     if as_json:
         write_json(summary(reports[0]))
         return

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from corpusmill.cli.none_chosen import warn_of_no_rows
 from corpusmill.cli.progress import EVERY, Display, duration
 from corpusmill.endpoints.sagemaker import SageMakerTransform
 from corpusmill.enrich_job import enrich_job
@@ -121,6 +122,7 @@ def run_job(
             if see is not None:
                 error.add_note(see)
             raise
+    warn_of_no_rows(job.source, report)
     if as_json:
         write_json(summary(report))
     elif not quiet:
@@ -182,11 +184,12 @@ def told(report: RunReport, *, preview: bool = False) -> str:
     if report.skipped_run:
         return f"nothing to do: {report.output} is up to date ({report.rows:,} rows); nothing was asked"
     statuses = ", ".join(f"{count:,} {status}" for status, count in sorted(report.outcomes.items()))
+    became = f": {statuses}" if statuses else ""
     cost = "" if report.cost is None else f", ${report.cost:,.4f}"
     if cost and report.prices not in (None, STATED):
         cost += f" by {report.prices}"
     lines = [
-        f"{report.rows:,} rows in {duration(report.seconds)}: {statuses}",
+        f"{report.rows:,} rows in {duration(report.seconds)}{became}",
         (
             f"asked {report.live:,}, from the store {report.cached:,}, same as another row {report.deduplicated:,}, "
             f"blank {report.skipped:,}, without an answer {report.unanswered:,}"
