@@ -7,6 +7,7 @@ that Parquet cannot hold, a parameter that the endpoint does not know.
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,10 +19,11 @@ from corpusmill.fingerprint import canonical, digest
 from corpusmill.policy import Budget, FailurePolicy, Limits, RetryPolicy
 from corpusmill.prompts.columns import is_text, resolve_column
 from corpusmill.prompts.prompt import Rendered
+from corpusmill.prompts.template import NAMES, unnamed
 from corpusmill.rows.columns import new_fields
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from corpusmill.endpoints import Endpoint
     from corpusmill.prompts.prompt import Input, Prompt
@@ -102,6 +104,7 @@ def make_plan(
     for prompt in prompts:
         for wanted in prompt.inputs:
             check_input(schema, prompt, wanted)
+        check_braces(schema, prompt)
         check_endpoint(prompt, endpoint)
     columns = check_kept(schema, kept)
     added = [field for prompt in prompts for field in new_fields(prompt, telemetry=telemetry)]
@@ -162,6 +165,29 @@ def check_input(schema: pa.Schema, prompt: Prompt, wanted: Input) -> None:
         raise PromptError(
             f"the prompt into {prompt.into!r} takes bytes from {wanted.path!r}, whose type is {found}"
         )
+
+
+def check_braces(schema: pa.Schema, prompt: Prompt) -> None:
+    """Raise `PromptError` for a column in braces whose name no template can hold: rows would be sent the braces."""
+    content = prompt.content()
+    for text in _texts([content.get(name) for name in ("system", "template", "messages")]):
+        for name, place in unnamed(text):
+            if name in schema.names:
+                raise PromptError(
+                    f"the prompt into {prompt.into!r} has {'{' + name + '}'!r} at {place} of a text, which would be "
+                    f"sent as it stands, though {name!r} is a column: {NAMES}"
+                )
+
+
+def _texts(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for inner in value.values():
+            yield from _texts(inner)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from _texts(inner)
 
 
 _MEDIA = {"image": "images", "audio": "audio", "video": "video"}

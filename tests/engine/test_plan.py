@@ -47,6 +47,39 @@ def attempt(
 
 
 @pytest.mark.parametrize(
+    "prompt",
+    [
+        Ask("{text} beside {Text Column}", into="out"),
+        Ask("{text}", system="About {1st}", into="out"),
+        Ask(messages=[{"role": "user", "content": ["{text}", "{Text Column}"]}], into="out"),
+    ],
+    ids=["template", "system", "messages"],
+)
+def test_a_column_in_braces_that_no_template_can_name_is_refused(
+    tmp_path: Path, fake_endpoint: FakeEndpoint, prompt: Ask
+) -> None:
+    """Beside another column every row would be sent the braces, and nobody would notice."""
+    table = pa.table({"text": ["a"], "Text Column": ["b"], "1st": ["c"]})
+    with pytest.raises(
+        PromptError, match=r"has '\{(Text Column|1st)\}' at line 1, character .*rename the column"
+    ):
+        attempt(tmp_path, fake_endpoint, prompt, table=table)
+
+
+def test_other_braces_are_text(tmp_path: Path, fake_endpoint: FakeEndpoint) -> None:
+    """JSON and code in a template stay what they are, also where a word in them is a column."""
+    prompt = Ask('{text}: answer {"id": 1}, { text }, {Text Column}', into="out")
+    report = enrich(
+        TABLE,
+        tmp_path / "out",
+        prompt,
+        endpoint=OpenAICompatible(fake_endpoint.base_url, "any"),
+        store=f"sqlite:///{tmp_path / 'store.db'}",
+    )
+    assert report.outcomes == {"completed": 2}
+
+
+@pytest.mark.parametrize(
     ("prompt", "message"),
     [
         (Ask("{texts}", into="out"), r"names 'texts'.*'text'"),

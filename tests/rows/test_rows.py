@@ -138,6 +138,10 @@ def test_a_template_without_a_column_is_refused(template: str) -> None:
     [
         ("Name\n  { text }!", r" \('\{ text \}' at line 2, character 3 is text; write \{text\}\)$"),
         ("{text!r}", r" \('\{text!r\}' at line 1, character 1 is text; write \{text\}\)$"),
+        (
+            "Of {Text Column}",
+            r" \('\{Text Column\}' at line 1, character 4 is text: templates name columns by let",
+        ),
         ("text}", r"where the row's text belongs$"),
     ],
 )

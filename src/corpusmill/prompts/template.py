@@ -9,15 +9,27 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from corpusmill.errors import PromptError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 # A name may hold letters of any script, digits, underscores and hyphens; blanks around a path are not allowed, so
 # that JSON and code in a template stay what they are.
 _PATH = r"[^\W\d][\w-]*(?:\.[\w-]+)*"
 _PLACEHOLDER = re.compile(rf"\{{({_PATH})\}}")
 _BEGUN = re.compile(rf"\{{({_PATH})")
+_WORDS = re.compile(r"\{([^\W\d][\w-]*(?: +[\w.-]+)+)\}")
+_BRACED = re.compile(r"\{([^{}]+)\}")
 _NEARLY = re.compile(rf"\{{\s*({_PATH})[^{{}}]*\}}")
+
+NAMES = (
+    "templates name columns by letters, digits, _, - and dots, beginning with a letter or _; rename the column "
+    "if it is one, or name it as it is where a prompt takes a column (translate, summarise, answer, extract)"
+)
+"""What is said of a column whose name a template cannot hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +84,17 @@ def near_miss(text: str) -> str:
     nearly = _NEARLY.search(text)
     if nearly is None:
         return ""
+    words = _WORDS.match(text, nearly.start())
+    if words is not None:
+        return f" ({words[0]!r} at {_place(text, words.start())} is text: {NAMES})"
     return f" ({nearly[0]!r} at {_place(text, nearly.start())} is text; write {{{nearly[1]}}})"
+
+
+def unnamed(text: str) -> Iterator[tuple[str, str]]:
+    """Give what stands in braces and is no placeholder, and where each stands."""
+    for braced in _BRACED.finditer(text):
+        if _PLACEHOLDER.match(text, braced.start()) is None:
+            yield braced[1], _place(text, braced.start())
 
 
 def _place(text: str, position: int) -> str:
