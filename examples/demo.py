@@ -62,12 +62,16 @@ def command(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]
 
 
 def build_corpus(path: Path) -> int:
-    """Write the help topics of this Python, a paragraph a row; give the number of rows."""
-    rows = [
-        {"topic": topic, "paragraph": number, "text": text}
+    """Write the help topics of this Python, a paragraph a row; give the number of rows.
+
+    It has the columns that the README's snippets and the jobs of examples/jobs name: `id`, `text` and `lang`.
+    """
+    paragraphs = [
+        {"topic": topic, "paragraph": number, "text": text, "lang": "en"}
         for topic, document in sorted(pydoc_data.topics.topics.items())
         for number, text in enumerate(document.split("\n\n"))
     ]
+    rows = [{"id": number, **paragraph} for number, paragraph in enumerate(paragraphs)]
     pq.write_table(pa.Table.from_pylist(rows), path)
     return len(rows)
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import pydoc_data.topics
+import runpy
 import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -38,9 +37,9 @@ def run(arguments: list[str], folder: Path, **environment: str) -> str:
 
 
 def write_corpus(path: Path) -> None:
-    """Write twenty paragraphs of Python's help topics."""
-    texts = [text for topic in pydoc_data.topics.topics.values() for text in topic.split("\n\n")][:20]
-    pq.write_table(pa.table({"id": range(20), "text": texts, "lang": ["en"] * 20}), path)
+    """Write the first twenty rows of the demonstration's corpus."""
+    runpy.run_path(str(EXAMPLES / "demo.py"))["build_corpus"](path)
+    pq.write_table(pq.read_table(path).slice(0, 20), path)
 
 
 def test_there_is_a_job_for_each_prompt() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pydoc_data.topics
 import re
 import runpy
 import shlex
@@ -12,7 +11,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -45,10 +43,10 @@ def commands() -> list[str]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Make an empty folder with a small corpus, as a new user would have one."""
-    texts = [text for topic in pydoc_data.topics.topics.values() for text in topic.split("\n\n")][:12]
-    table = pa.table({"id": range(12), "text": texts, "lang": ["en"] * 12})
-    pq.write_table(table, tmp_path / "corpus.parquet")
+    """Make an empty folder with the first rows of the demonstration's corpus, as a new user would copy it."""
+    path = tmp_path / "corpus.parquet"
+    runpy.run_path(str(ROOT / "examples" / "demo.py"))["build_corpus"](path)
+    pq.write_table(pq.read_table(path).slice(0, 12), path)
     return tmp_path
 
 
@@ -83,6 +81,53 @@ def test_the_commands_run_in_the_order_of_the_readme(folder: Path, fake_endpoint
     assert corpusmill.read(folder / "labelled").count_rows() == 12
     assert corpusmill.read(folder / "translated").count_rows() == 12
     assert fake_endpoint.stats().computed_again == 0
+
+
+def test_what_the_readme_offers_instead_fits_the_corpus_too(
+    folder: Path, fake_endpoint: FakeEndpoint
+) -> None:
+    """The source and the sink that stand behind its `# or` name columns that the demonstration's corpus has."""
+    (job,) = blocks("yaml")
+    offered = {"columns: […]": "columns: [id, lang, text]", "limit: …": "limit: 3", "path: …": "path: {path}"}
+    for key, path in (("source", "corpus.parquet"), ("sink", "labelled/")):
+        found = re.search(rf"^{key}: {path} +# or (\{{.*\}})$", job, re.MULTILINE)
+        assert found is not None
+        other = found[1]
+        for short, whole in offered.items():
+            other = other.replace(short, whole.format(path=path))
+        assert "…" not in other
+        job = job.replace(found[0], f"{key}: {other}")
+    (folder / "job.yaml").write_text(job.replace(DEFAULT, fake_endpoint.base_url), "utf-8")
+    done = run("corpusmill run job.yaml", folder)
+    assert done.returncode == 0, done.stderr
+    table = corpusmill.read(folder / "labelled").to_table()
+    assert table.num_rows == 3
+    assert table.column_names[0] == "id"
+    assert "text" not in table.column_names
+
+
+def test_a_finished_run_asks_again_for_rows_without_an_answer_only(
+    folder: Path, fake_endpoint: FakeEndpoint
+) -> None:
+    """The job of the README, a row of it refused and another one answered with nothing; that one only if told to."""
+    (job,) = blocks("yaml")
+    job = job.replace(DEFAULT, fake_endpoint.base_url).replace("max_failed: 0.05", "max_failed: 0.5")
+    refused, empty = pq.read_table(folder / "corpus.parquet")["text"].to_pylist()[1:3]
+
+    def fault(request: object, attempt: int) -> str | None:
+        said = str(request)
+        return "400" if repr(refused)[1:-1] in said else "empty_answer" if repr(empty)[1:-1] in said else None
+
+    fake_endpoint.script(fault)
+    asked = []
+    for store in ("", "", "store: {mode: refresh, refresh: [invalid, failed]}\n"):
+        (folder / "job.yaml").write_text(job + store, "utf-8")
+        before = fake_endpoint.stats().requests
+        assert run("corpusmill run job.yaml", folder).returncode == 0
+        asked.append(fake_endpoint.stats().requests - before)
+    statuses = corpusmill.read(folder / "labelled").to_table()["theme_outcome"].to_pylist()
+    assert [(outcome or {})["status"] for outcome in statuses[1:3]] == ["failed", "failed"]
+    assert asked[1:] == [2, 4]
 
 
 def test_the_fake_endpoint_listens_where_the_readme_says() -> None:
