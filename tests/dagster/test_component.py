@@ -208,7 +208,7 @@ def test_a_number_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch,
     assert "resource with key 'llm'" in said
     assert "concurrency" not in said
     monkeypatch.delenv("AS_MANY")
-    assert "limits.concurrency: input should be a valid integer" in refusal_of(
+    assert "limits.concurrency: must be a whole number" in refusal_of(
         {**attributes, "limits": {"concurrency": "${AS_MANY}"}}
     )
 

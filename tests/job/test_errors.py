@@ -52,6 +52,37 @@ def changed(old: str, new: str, **environment: str) -> Job:
         ),
         (
             "concurrency: 4",
+            "concurrency: eight",
+            "14: limits.concurrency: must be a whole number, and is 'eight'",
+        ),
+        ("concurrency: 4", "concurrency: 1.5", "14: limits.concurrency: must be a whole number, and is 1.5"),
+        (
+            "concurrency: 4",
+            "patience: soon",
+            "14: limits.patience: must be a duration: a number of seconds such as 90, or a text such as 90s, 15m or 2h",
+        ),
+        (
+            "      to: lv",
+            "      to: lv\n      temperature: hot",
+            "8: prompts.0.translate.temperature: must be a number, and is 'hot'",
+        ),
+        (
+            "store: sqlite:///s.db",
+            "store: {refresh: [fail]}",
+            "12: store.refresh.0: input should be 'completed', 'truncated', 'refused', 'filtered', 'invalid'",
+        ),
+        (
+            "source: in.parquet",
+            "source: {path: a, filter: [lang, '=', fr]}",
+            '1: source.filter: must be a list of conditions; for one alone write [[lang, "=", …]]',
+        ),
+        (
+            "source: in.parquet",
+            "source: {path: a, filter: [lang, is null]}",
+            '1: source.filter: must be a list of conditions; for one alone write [[lang, "is null"]]',
+        ),
+        (
+            "concurrency: 4",
             "connect_timeout: -1",
             "13: limits: limits.connect_timeout is -1.0 s; it must be more",
         ),
@@ -118,7 +149,7 @@ def changed(old: str, new: str, **environment: str) -> Job:
             "retry: {backoff: -1}\nlimits:",
             "13: retry: retry.backoff is -1.0 s; it must be 0 or more",
         ),
-        ("limits:", "retry: {deadline: 1x}\nlimits:", "13: retry.deadline: input should be a valid number"),
+        ("limits:", "retry: {deadline: 1x}\nlimits:", "13: retry.deadline: must be a duration: a number of"),
         (
             "limits:",
             "failures: {statuses: [fail]}\nlimits:",
@@ -142,7 +173,7 @@ def changed(old: str, new: str, **environment: str) -> Job:
         (
             "limits:",
             "failures: {max_failed: few}\nlimits:",
-            "13: failures.max_failed: input should be a valid",
+            "13: failures.max_failed: must be a number, and is 'few'",
         ),
     ],
 )
@@ -218,3 +249,29 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     for name in ("missing.yaml", "latin.yaml", "."):
         with pytest.raises(JobError, match="cannot be read"):
             load_job(tmp_path / name)
+
+
+def test_a_word_that_is_none_of_those_known_is_quoted_with_the_nearest() -> None:
+    """After those that are known."""
+    with pytest.raises(
+        JobError, match=r"'replay', 'refresh' or 'off', and is 'readonly'; did you mean 'read-only'\?$"
+    ):
+        changed("store: sqlite:///s.db", "store: {mode: readonly}")
+    with pytest.raises(JobError, match=r"15m or 2h, and is 'soon'$"):
+        changed("concurrency: 4", "patience: soon")
+
+
+def test_what_is_quoted_is_what_stands_in_the_file(tmp_path: Path) -> None:
+    """What a variable holds may be a secret, wherever it was put; what an endpoint takes may be one as it stands."""
+    with pytest.raises(JobError, match=r"and is '\$\{RATE\}'$") as caught:
+        changed("concurrency: 4", "concurrency: ${RATE}", RATE="hush-hush")
+    assert "hush-hush" not in str(caught.value)
+    with pytest.raises(JobError, match=r"context_tokens: must be a whole number$"):
+        changed("    model: any", "    model: any\n    context_tokens: hush-hush")
+    with pytest.raises(JobError) as filtered:
+        changed(
+            "source: in.parquet",
+            "source: {path: a, filter: [lang, '=', '${LANG_OF_MINE}']}",
+            LANG_OF_MINE="hush",
+        )
+    assert "hush" not in str(filtered.value)

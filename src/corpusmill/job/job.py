@@ -16,6 +16,7 @@ from corpusmill.endpoints.sagemaker import SageMakerEndpoint, SageMakerTransform
 from corpusmill.errors import JobError, UsageError
 from corpusmill.job.masking import masked
 from corpusmill.job.models import (
+    DURATION,
     BudgetModel,
     EndpointModel,
     FailuresModel,
@@ -271,7 +272,7 @@ def _fill(value: Any, place: Place, document: Document, name: str, environment: 
 
 
 def _explain(error: ValidationError, document: Document, name: str) -> str:
-    """Write one line for each thing that is wrong, without the values, which may be secrets."""
+    """Write one line for each thing that is wrong, with what was written where no secret belongs."""
     found = error.errors(include_url=False, include_context=False, include_input=False)
     placed = [(_place(each["loc"], each["type"], document.values), each) for each in found]
     lines = []
@@ -284,7 +285,7 @@ def _explain(error: ValidationError, document: Document, name: str) -> str:
             continue  # of a field that may be a text or a mapping: what is wrong inside the mapping says more
         line = document.line(place)
         where = f"{name}:{line}" if line else name
-        lines.append(f"{where}: {_complaint(place, each, kinds)}")
+        lines.append(f"{where}: {_complaint(place, each, kinds)}{_quoted(place, each, document.values)}")
     return "\n".join(dict.fromkeys(lines))
 
 
@@ -312,8 +313,49 @@ def _complaint(place: Place, found: ErrorDetails, kinds: Collection[str]) -> str
         return (
             f"{path} must be {' or '.join(kind for kind in dict.fromkeys(_KINDS.values()) if kind in kinds)}"
         )
-    said = found["msg"].removeprefix("Value error, ")
+    said = _WORDS.get(found["type"]) or found["msg"].removeprefix("Value error, ")
     return f"{path}: {said[0].lower()}{said[1:]}"
+
+
+_WORDS = {
+    "int_parsing": "must be a whole number",
+    "int_type": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_parsing": "must be a number",
+    "float_type": "must be a number",
+}
+"""What is said where Pydantic's words are those of a programmer."""
+
+_QUOTED = frozenset(
+    {
+        *_WORDS,
+        DURATION,
+        "greater_than",
+        "greater_than_equal",
+        "less_than",
+        "less_than_equal",
+        "literal_error",
+    }
+)
+"""The errors to which what was written is added; others tell it already, or there is nothing to tell."""
+
+_SHOWN = 60
+"""Characters of what was written."""
+
+
+def _quoted(place: Place, found: ErrorDetails, values: Any) -> str:
+    """Quote what was written, references unfilled: what a variable holds, and what an endpoint takes, may be secret."""
+    if found["type"] not in _QUOTED or place[:1] == ("endpoint",) or place == ("store", "url"):
+        return ""
+    written: Any = masked(plain(values))
+    for step in place:
+        written = written[step]
+    text = repr(written)
+    near = ""
+    if found["type"] == "literal_error" and isinstance(written, str):
+        close = difflib.get_close_matches(written, re.findall(r"'([^']+)'", found["msg"]), n=1, cutoff=0.6)
+        near = f"; did you mean {close[0]!r}?" if close else ""
+    return f", and is {text if len(text) <= _SHOWN else text[:_SHOWN] + '…'}{near}"
 
 
 def _path(place: Place) -> str:

@@ -5,6 +5,7 @@ The JSON schema, the reference in the documentation and the checks are all made 
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Annotated, Any, Literal
 
@@ -17,12 +18,16 @@ from pydantic import (
     WithJsonSchema,
     field_validator,
 )
+from pydantic_core import PydanticCustomError
 
 from corpusmill.job.sagemaker_models import SageMakerModel, SageMakerTransformModel
 from corpusmill.policy import DEFAULT_STORE, Mode, no_share
 
 _DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)\s*(ms|s|m|h|d))")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
+
+DURATION = "duration"
+"""The type of the error that a duration in none of its forms is."""
 
 
 def seconds(value: object) -> object:
@@ -35,6 +40,20 @@ def seconds(value: object) -> object:
     return value
 
 
+def _duration(value: object) -> object:
+    """Read a duration, or say which forms there are."""
+    read = seconds(value)
+    if isinstance(read, str):
+        try:
+            return float(read)
+        except ValueError:
+            raise PydanticCustomError(
+                DURATION,
+                "must be a duration: a number of seconds such as 90, or a text such as 90s, 15m or 2h",
+            ) from None
+    return read
+
+
 def as_written(value: object) -> object:
     """Give a number back as it was written, for a field that takes text."""
     return getattr(value, "text", value)
@@ -42,7 +61,7 @@ def as_written(value: object) -> object:
 
 Seconds = Annotated[
     float,
-    BeforeValidator(seconds),
+    BeforeValidator(_duration),
     WithJsonSchema(
         {
             "anyOf": [
@@ -89,6 +108,19 @@ class SourceModel(Model):
     partition_types: dict[str, Text] = Field(
         default_factory=dict, description="Arrow types of hive keys; they are text by default"
     )
+
+    @field_validator("filter", mode="before")
+    @classmethod
+    def _is_a_list_of_conditions(cls, value: object) -> object:
+        """Say what to write where one condition stands alone; its value is not shown, for it may be a variable's."""
+        if (
+            isinstance(value, list)
+            and len(value) in (2, 3)
+            and all(isinstance(one, str) for one in value[:2])
+        ):
+            alone = f"{value[0]}, {json.dumps(value[1])}" + (", …" if len(value) > 2 else "")  # noqa: PLR2004
+            raise ValueError(f"must be a list of conditions; for one alone write [[{alone}]]")
+        return value
 
 
 class SinkModel(Model):
