@@ -29,6 +29,10 @@ TABLE = pa.table(
         "time": pa.array(["2024-01-01 10:00", "2024-01-02 00:00", None, "2025-01-01 00:00"]).cast(
             pa.timestamp("us")
         ),
+        "zoned": pa.array(["2024-01-01 10:00Z", "2024-01-02 00:00Z", None, "2025-01-01 00:00Z"]).cast(
+            pa.timestamp("us", "Europe/Riga")
+        ),
+        "hour": pa.array([dt.time(10), dt.time(9, 30), None, dt.time(11)], pa.time64("us")),
         "cost": pa.array([Decimal("1.10"), Decimal("2.20"), None, Decimal("4.40")]),
         "doc": pa.array([{"lang": "en"}, {"lang": "lv"}, None, {"lang": "de"}]),
         "list": [[1], [2], None, [3]],
@@ -57,6 +61,11 @@ def rows(folder: Path, *conditions: list[Any]) -> list[Any]:
         (["lang", "!=", "lv"], [0, 3]),
         (["lang", "in", ["lv", "de", "xx"]], [1, 3]),
         (["lang", "in", []], []),
+        (["zoned", "<", "2024-01-02T00:00:00+02:00"], [0]),
+        (["zoned", "=", "2024-01-02T00:00:00Z"], [1]),
+        (["hour", "<=", "10:00:00"], [0, 1]),
+        (["hour", "=", "09:30"], [1]),
+        (["cost", "<", "3.5"], [0, 1]),
         (["lang", "not in", ["lv"]], [0, 3]),
         (["lang", "NOT  IN", ("lv",)], [0, 3]),
         (["lang", "is null"], [2]),
@@ -120,8 +129,8 @@ def test_whole_files_and_row_groups_that_cannot_match_are_not_read(tmp_path: Pat
 @pytest.mark.parametrize(
     ("condition", "message"),
     [
-        (["lnag", "=", "lv"], "no column 'lnag'; did you mean 'lang'"),
-        (["lang", "~", "lv"], "'lang': unknown operator '~'"),
+        (["lnag", "=", "lv"], "source.filter names 'lnag': there is no column 'lnag'; did you mean 'lang'"),
+        (["lang", "~", "lv"], "source.filter on 'lang': unknown operator '~'"),
         (["lang", "=", 1], r"'lang': 1 \(int\) does not fit the column's type string"),
         (["lang", "=", None], "use 'is null'"),
         (["lang", "="], "needs a value"),
@@ -138,6 +147,15 @@ def test_whole_files_and_row_groups_that_cannot_match_are_not_read(tmp_path: Pat
         (["row", "=", 1 << 70], "'row': 1180591620717411303424 is no int64"),
         (["good", "=", 1], "does not fit"),
         (["when", "=", "yesterday"], "'yesterday' is no date32"),
+        (["when", "=", "1.5.2024"], 'is no date32.*; write a day, as in "2024-05-01"'),
+        (
+            ["time", "=", "2024-01-01T10:00:00Z"],
+            'write a time without an offset, as in "2024-05-01T09:30:00"',
+        ),
+        (["zoned", "=", "2024-01-01"], 'with Z or an offset such as .02:00, as in "2024-05-01T09:30:00Z"'),
+        (["zoned", "=", 2024], "does not fit .* write a time with Z or an offset"),
+        (["hour", "=", "noon"], 'is no time64.*; write a time, as in "09:30:00"'),
+        (["cost", "=", 3.5], 'does not fit the column.s type decimal.*; write it in quotes, as in "3.5"'),
         (["list", "=", [1]], "cannot be filtered by value"),
         (["doc", "=", "en"], "cannot be filtered by value"),
     ],
