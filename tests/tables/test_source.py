@@ -139,6 +139,30 @@ def test_files_under_other_keys_are_refused(tmp_path: Path) -> None:
         open_source(tmp_path)
 
 
+def test_a_file_that_is_no_table_is_called_that(tmp_path: Path) -> None:
+    """One of another kind, an empty one, and Parquet under a name that says something else."""
+    (tmp_path / "a.csv").write_text("id,text\n1,a\n", "utf-8")
+    (tmp_path / "b.txt").touch()
+    for name in ("a.csv", "b.txt"):
+        with pytest.raises(
+            SourceError, match=rf"{name} is neither a Parquet nor an Arrow file; make one of it"
+        ):
+            open_source(tmp_path / name)
+    pq.write_table(TABLE, tmp_path / "c.data")
+    with pytest.raises(
+        SourceError, match=r"c.data is a Parquet file by another name; let its name end in .parquet"
+    ):
+        open_source(tmp_path / "c.data")
+
+
+def test_an_arrow_file_or_stream_may_have_any_name(tmp_path: Path) -> None:
+    """The content tells what it is."""
+    for name, kind in (("a.data", ipc.new_file), ("b.data", ipc.new_stream)):
+        with kind(str(tmp_path / name), TABLE.schema) as writer:
+            writer.write_table(TABLE)
+        assert everything(open_source(tmp_path / name)).equals(TABLE)
+
+
 @pytest.mark.parametrize("kind", ["arrow", "feather", "ipc"])
 @pytest.mark.parametrize("stream", [False, True])
 def test_arrow_files_and_streams_are_read(tmp_path: Path, kind: str, *, stream: bool) -> None:

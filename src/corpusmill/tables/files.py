@@ -16,7 +16,7 @@ from pyarrow import ipc
 from pyarrow import parquet as pq
 
 from corpusmill.errors import SourceError
-from corpusmill.tables.locate import PARQUET
+from corpusmill.tables.locate import IPC, PARQUET
 from corpusmill.tables.storage import failures_as
 
 if TYPE_CHECKING:
@@ -33,6 +33,8 @@ CHUNK_BYTES = 4 << 20
 
 _STREAM_BUFFER = 1 << 20
 _IPC_FILE_MAGIC = b"ARROW1"
+_STREAM_MARK = b"\xff\xff\xff\xff"
+_PARQUET_MAGIC = b"PAR1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,10 +76,26 @@ def read_footer(state: FileState) -> Footer:
             magic = raw.read(len(_IPC_FILE_MAGIC))
             raw.seek(0)
             if magic != _IPC_FILE_MAGIC:
+                _check_named(state, magic)
                 return Footer(state=state, schema=ipc.open_stream(raw).schema, groups=None)
             schema = ipc.open_file(raw).schema
         fragment = pads.IpcFileFormat().make_fragment(state.place.path, state.place.filesystem)
         return Footer(state=state, schema=schema, groups=(fragment.count_rows(),))
+
+
+def _check_named(state: FileState, begins: bytes) -> None:
+    """Refuse a file whose name says nothing that we know and that does not begin as an Arrow stream does either."""
+    if state.place.name.lower().endswith(IPC):
+        return
+    if begins.startswith(_PARQUET_MAGIC):
+        raise SourceError(
+            f"{state.shown} is a Parquet file by another name; let its name end in {PARQUET[0]}"
+        )
+    if not begins.startswith(_STREAM_MARK):
+        raise SourceError(
+            f"{state.shown} is neither a Parquet nor an Arrow file; make one of it first, as with pyarrow.csv.read_csv "
+            "or pyarrow.json.read_json and pyarrow.parquet.write_table"
+        )
 
 
 @contextlib.contextmanager
