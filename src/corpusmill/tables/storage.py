@@ -208,13 +208,21 @@ def failures_as(kind: type[UsageError], what: str, place: Place) -> Iterator[Non
     try:
         yield
     except (OSError, pa.ArrowException) as error:
-        raise kind(f"{what} {place.shown}: {_reason(error)}{_room(place, error)}") from error
+        reason = _no_bucket(place, error) or f"{_reason(error)}{_room(place, error)}"
+        raise kind(f"{what} {place.shown}: {reason}") from error
 
 
 def _reason(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return (str(error).strip() or type(error).__name__).partition("\n")[0]
+
+
+def _no_bucket(place: Place, error: BaseException) -> str | None:
+    """Say which bucket is missing, where the service says of many words of its own that one is."""
+    if place.local or "NO_SUCH_BUCKET" not in str(error):
+        return None
+    return f"there is no bucket {place.path.partition('/')[0]!r}; create it, or mend its name"
 
 
 def _room(place: Place, error: BaseException) -> str:
