@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import ssl
 from datetime import UTC, datetime
@@ -23,9 +24,10 @@ from corpusmill.chat.verdict import (
     Verdict,
 )
 from corpusmill.errors import AuthenticationError, EndpointError, ModelUnavailableError
+from corpusmill.exchange import ChatRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 NOW = 1_759_750_801.0
 
@@ -275,10 +277,116 @@ ENDS: list[tuple[int, object, type[EndpointError]]] = [
 @pytest.mark.parametrize(("status", "body", "kind"), ENDS)
 def test_what_no_row_can_survive_ends_the_run(status: int, body: object, kind: type[EndpointError]) -> None:
     """A wrong key, model or URL is found at the first answer; the message names the URL."""
-    verdict = judge(status, body)
+    verdict = judge(status, body, model="org/abc-1.5" if "1.5" in str(body) else "abc")
     assert isinstance(verdict, RunEnds)
     assert type(verdict.error) is kind
     assert URL in str(verdict.error)
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "model", "ends"),
+    [
+        (400, "Unknown model: abc", "abc", True),
+        (400, "Unknown model: abc", "Org/ABC", True),
+        (400, "`Org/Abc` is an unknown model", "org/abc", True),
+        (400, "Unknown model: abc", "abcd", False),
+        (400, "Unknown model: abcd", "abc", False),
+        (400, "Unknown model of printer", "abc", False),
+        (400, f"Unknown model of printer {'x ' * 50} asked of abc", "abc", False),
+        (400, "Unknown model: abc", None, False),
+        (422, "Unknown model of printer", "", False),
+        (404, "Unknown model of any kind", "abc", True),
+        (404, "no such model", None, True),
+    ],
+)
+def test_words_alone_say_that_the_model_is_unknown_only_where_they_name_it(
+    status: int, message: str, model: str | None, *, ends: bool
+) -> None:
+    """Or where the status says that something is not there; else it may be the row that speaks of models."""
+    verdict = judge(status, error(message), model=model)
+    assert isinstance(verdict, RunEnds if ends else RowFailed)
+    if isinstance(verdict, RunEnds):
+        assert type(verdict.error) is ModelUnavailableError
+
+
+# Servers that repeat what they refuse.
+
+
+SPEAKS = [
+    "the device is an unknown model of printer",
+    "the model abc does not exist",
+    "the prompt is too long, it exceeds the maximum context length",
+    "a rate limit: limit 5, requested 9 tokens per minute",
+    "you have exceeded your current quota, try again in 3 hours",
+    "insufficient_quota",
+]
+"""Texts of rows that sound like complaints of a server."""
+
+ECHOES: dict[str, Callable[[str], object]] = {
+    "finding": lambda text: {"detail": [{"loc": ["body", "messages", 0], "msg": "bad", "input": text}]},
+    "context of a finding": lambda text: {"detail": [{"msg": "bad", "ctx": {"error": text}}]},
+    "message": lambda text: error(f"bad input: {text!r}"),
+    "message in JSON": lambda text: error(f"bad: {json.dumps({'messages': [{'content': text}]})}"),
+    "flat": lambda text: {"object": "error", "message": f"[{{'msg': 'bad', 'input': '{text}'}}]"},
+    "text": lambda text: f"bad {text}",
+    "page": lambda text: f"<html><body><h1>bad</h1><pre>{html.escape(text)}</pre></body></html>",
+}
+
+
+def asking(text: str) -> ChatRequest:
+    """Make the request of a row."""
+    return ChatRequest(messages=[{"role": "user", "content": text}])
+
+
+@pytest.mark.parametrize("text", SPEAKS)
+@pytest.mark.parametrize("echo", ECHOES)
+@pytest.mark.parametrize("status", [400, 422])
+def test_what_a_row_says_in_a_refusal_is_no_word_of_the_server_s(status: int, echo: str, text: str) -> None:
+    """A row that speaks of models, lengths and quotas fails as any other, and ends nothing."""
+    verdict = judge(status, ECHOES[echo](text), model="abc", request=asking(text))
+    assert isinstance(verdict, RowFailed)
+    assert verdict.kind == "invalid_request"
+    assert "bad" in verdict.reason
+
+
+@pytest.mark.parametrize("text", SPEAKS)
+@pytest.mark.parametrize("echo", ECHOES)
+@pytest.mark.parametrize("status", [200, 401, 402, 404, 429, 500, 503])
+def test_only_a_failed_row_is_told_what_was_quoted_of_it(status: int, echo: str, text: str) -> None:
+    """What ends a run, pauses it or is tried again comes into messages and logs."""
+    verdict = judge(status, ECHOES[echo](text), model="abc", request=asking(text))
+    said = str(verdict.error) if isinstance(verdict, RunEnds) else getattr(verdict, "reason", None)
+    assert said
+    assert text not in html.unescape(said)
+    failed = judge(418, error(f"bad input: {text}"), request=asking(text))
+    assert getattr(failed, "reason", "") == f"HTTP 418: bad input: {text}"
+
+
+def test_a_server_s_own_words_about_a_length_are_heard_beside_what_it_quotes() -> None:
+    """The refusal keeps its kind."""
+    text = "patient unknown to the archive"
+    body = error(f"This model's maximum context length is 10 tokens; you sent {text!r}")
+    assert getattr(judge(400, body, request=asking(text)), "kind", None) == "context_overflow"
+
+
+@pytest.mark.parametrize(
+    ("detail", "said"),
+    [
+        (
+            [{"loc": ["body", "n"], "msg": "must be at most 8", "input": "private"}],
+            "body.n: must be at most 8",
+        ),
+        ([{"msg": "one"}, {"loc": [], "msg": "two"}, {"loc": ["x"]}, "three", 4], "one; two; three"),
+        ({"message": "inside", "input": "private"}, "inside"),
+        ({"error": "inside"}, "inside"),
+        ({"input": "private"}, "no text"),
+        ([{"input": "private"}], "no text"),
+        ([[["private"]]], "no text"),
+    ],
+)
+def test_of_a_validation_s_findings_the_texts_and_places_are_told(detail: object, said: str) -> None:
+    """What was validated is not."""
+    assert getattr(judge(422, {"detail": detail}), "reason", "") == f"HTTP 422: {said}"
 
 
 AGAIN: list[tuple[int, object, str, bool, bool]] = [

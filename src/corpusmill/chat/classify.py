@@ -32,9 +32,12 @@ from corpusmill.chat.verdict import (
 from corpusmill.chat.waits import read_rates, retry_after
 from corpusmill.errors import AuthenticationError, EndpointError, ModelUnavailableError
 from corpusmill.exchange import NotACompletionError, read_completion
+from corpusmill.quoting import texts_in, unquoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from corpusmill.exchange import ChatRequest
 
 QUOTA_FROM = 3_600.0
 """A rate limit that asks to wait for more seconds is a used-up quota: a run does not sleep for hours."""
@@ -90,6 +93,9 @@ _NO_MODEL = re.compile(
     r"(?:exist|be found|found|supported|available|known)|model\b.{0,60}?(?:decommissioned|deprecated|withdrawn)"
     r"|(?:unknown|no such|invalid|unsupported) model\b"
 )
+_NEAR = 60
+"""Characters around the words that a model is not known in which its name has to stand."""
+
 _FILTER_CODES = frozenset({"content_filter", "content_policy_violation", "responsibleaipolicyviolation"})
 
 _PASSING = {408: "timeout", 409: "conflict", 425: "too_early", 500: "server_error", 502: "bad_gateway"}
@@ -103,20 +109,24 @@ _DOWN = frozenset({500, 502, 503, 504, 520, 521, 522, 523, 524, 529})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Response:
+    """A response that is no answer. `problem` says what is wrong without quoting the request, `message` in full."""
+
     status: int
     headers: Mapping[str, str]
     body: bytes
     problem: Problem
+    message: str
     rates: Rates | None
     request_id: str | None
     now: float
     seconds: float
     url: str
     redact: Callable[[str], str]
+    model: str | None
 
-    def says(self, fallback: str) -> str:
+    def says(self, fallback: str, *, in_full: bool = False) -> str:
         # The text is masked before it is cut: half a key is still half a key.
-        message = self.redact(self.problem.message)
+        message = self.redact(self.message if in_full else self.problem.message)
         shown = message if len(message) <= SHOWN else message[:SHOWN].rstrip() + "..."
         return f"HTTP {self.status}: {shown or fallback}"
 
@@ -124,9 +134,10 @@ class _Response:
         return retry_after(self.headers, self.problem.message, self.now)
 
     def failed(self, kind: str, fallback: str) -> RowFailed:
+        # This goes to the row alone, which may hold what is quoted of it; all other verdicts reach logs and errors.
         return RowFailed(
             kind=kind,
-            reason=self.says(fallback),
+            reason=self.says(fallback, in_full=True),
             request_id=self.request_id,
             rates=self.rates,
             seconds=self.seconds,
@@ -169,6 +180,8 @@ def classify(
     seconds: float = 0.0,
     url: str = "the endpoint",
     redact: Callable[[str], str] = str,
+    model: str | None = None,
+    request: ChatRequest | None = None,
 ) -> Verdict:
     """Give the verdict on one attempt.
 
@@ -176,10 +189,14 @@ def classify(
     that the body broke off. `headers` have names in lower case; `body` is whole, or what came of it, a
     stream already put together. `cut` says why a stream is no whole answer, `begun` that a part of one had
     come. `now` is Unix time, `seconds` the time that the attempt took, `redact` masks secrets in what a
-    server wrote. Never raises for anything that came over a wire.
+    server wrote. `model` is the model that was asked for, and `request` what was asked: a text of its own that the
+    server repeats is no word of the server's, and is in no verdict but that on the row. Never raises for anything
+    that came over a wire.
     """
     if status is None:
-        return judge_fault(error, seconds=seconds, redact=redact, url=url)
+        return judge_fault(
+            error, seconds=seconds, redact=lambda text: redact(unechoed(text, request)), url=url
+        )
     body = body.removeprefix(codecs.BOM_UTF8)
     rates = read_rates(headers, now) if headers else None
     request_id = headers.get("x-request-id") or headers.get("request-id")
@@ -202,13 +219,15 @@ def classify(
         status=status,
         headers=headers,
         body=body,
-        problem=problem,
+        problem=replace(problem, message=unechoed(problem.message, request)),
+        message=problem.message,
         rates=rates,
         request_id=request_id or problem.request_id,
         now=now,
         seconds=seconds,
         url=url,
         redact=redact,
+        model=model,
     )
     if well and (error is not None or cut is not None) and not problem.declared:
         return response.again(
@@ -218,6 +237,13 @@ def classify(
     if begun and isinstance(verdict, RetryAfter):
         return replace(verdict, possibly_paid=True)
     return verdict
+
+
+def unechoed(text: str, request: ChatRequest | None) -> str:
+    """Give what a server said without what it repeats of the request."""
+    if request is None or not text:
+        return text
+    return unquoted(text, texts_in([request.messages, request.parameters.get("tools")]))
 
 
 def _no_answer(response: _Response, reason: str) -> Verdict:
@@ -257,7 +283,7 @@ def _told(response: _Response) -> Verdict | None:
         return Unparsed(
             output=problem.output,
             body=response.body,
-            reason=response.says("the model's output could not be parsed"),
+            reason=response.says("the model's output could not be parsed", in_full=True),
             request_id=response.request_id,
             rates=response.rates,
             seconds=response.seconds,
@@ -279,11 +305,27 @@ def _told(response: _Response) -> Verdict | None:
         return _limited(response)
     if problem.code in _KEY_CODES or problem.kind == "authentication_error":
         return response.ends(AuthenticationError, "check the key")
-    if problem.code in _MODEL_CODES or (
-        response.status in {400, 404, 422} and (problem.param == "model" or _NO_MODEL.search(text))
-    ):
+    if problem.code in _MODEL_CODES or (response.status in {400, 404, 422} and _model_is_unknown(response)):
         return response.ends(ModelUnavailableError, "check the name of the model")
     return None
+
+
+def _model_is_unknown(response: _Response) -> bool:
+    """Tell whether a refusal without such a code is about the model beyond doubt, since it then ends the run."""
+    problem, model = response.problem, response.model
+    if problem.param == "model":
+        return True
+    found = _NO_MODEL.search(problem.text)
+    if found is None:
+        return False
+    if response.status == 404:
+        return True
+    if not model:
+        return False
+    # Some servers leave out whose model it is.
+    names = {re.escape(name) for name in (model.lower(), model.lower().rpartition("/")[2]) if name}
+    near = problem.text[max(0, found.start() - _NEAR) : found.end() + _NEAR + len(model)]
+    return re.search(rf"(?<![\w-])(?:{'|'.join(names)})(?![\w-])", near) is not None
 
 
 def _by_status(response: _Response, status: int | None) -> Verdict | None:

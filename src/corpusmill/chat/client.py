@@ -129,10 +129,10 @@ class ChatClient:
                 response = await self._transport.handle_async_request(self._request(body))
                 status, raw, stream = response.status_code, response.headers.raw, response.stream
         except _FAULTS as error:
-            return self._verdict(started, headers={}, error=error)
+            return self._verdict(request, started, headers={}, error=error)
         if not isinstance(stream, httpx.AsyncByteStream):
             raise TypeError("the transport gave a response that cannot be read asynchronously")
-        return await self._read(status, raw, stream, started)
+        return await self._read(request, status, raw, stream, started)
 
     def _request(self, body: bytes) -> httpx.Request:
         headers = httpx.Headers(self._headers)
@@ -147,7 +147,12 @@ class ChatClient:
         )
 
     async def _read(
-        self, status: int, raw: list[tuple[bytes, bytes]], stream: httpx.AsyncByteStream, started: float
+        self,
+        request: ChatRequest,
+        status: int,
+        raw: list[tuple[bytes, bytes]],
+        stream: httpx.AsyncByteStream,
+        started: float,
     ) -> Verdict:
         headers = self._interesting(raw)
         streamed = self._endpoint.stream and 200 <= status < 300  # noqa: PLR2004 - success
@@ -159,7 +164,7 @@ class ChatClient:
             and (body := stream.whole()) is not None
         ):
             # Nearly every answer: its body came together with its head.
-            return self._verdict(started, status=status, headers=headers, body=body)
+            return self._verdict(request, started, status=status, headers=headers, body=body)
         assembler = Assembler() if streamed else None
         pieces: list[bytes] = []
         size = 0
@@ -201,6 +206,7 @@ class ChatClient:
             fault = None
             notes = ("connection_lost_after_answer",)
         return self._verdict(
+            request,
             started,
             status=status,
             headers=headers,
@@ -211,13 +217,15 @@ class ChatClient:
             notes=notes,
         )
 
-    def _verdict(self, started: float, **came: Any) -> Verdict:
+    def _verdict(self, request: ChatRequest, started: float, **came: Any) -> Verdict:
         return self._judge(
             **came,
             now=self._wall(),
             seconds=self._clock() - started,
             url=self._shown,
             redact=self._endpoint.redact,
+            model=self._endpoint.model,
+            request=request,
         )
 
     def _interesting(self, raw: list[tuple[bytes, bytes]]) -> dict[str, str]:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,14 @@ SHOWN = 300
 
 READ = 20_000
 """Characters of a server's text that are looked at."""
+
+_FINDINGS = 20
+"""Findings of a validation that are told."""
+
+_STEPS = 20
+"""Steps of the place of a finding that are told."""
+
+_SAID = ("msg", "message", "detail", "error", "reason", "title")
 
 _TITLE = re.compile(r"<title[^>]*>(.*?)</title>", re.IGNORECASE | re.DOTALL)
 _HIDDEN = re.compile(r"<(script|style)\b.*?</\1>|<!--.*?-->", re.IGNORECASE | re.DOTALL)
@@ -70,7 +79,7 @@ def _from_text(body: bytes) -> Problem:
         return Problem(message=_squeezed(text))
     title = _TITLE.search(text)
     visible = title[1] if title and title[1].strip() else _TAG.sub(" ", _HIDDEN.sub(" ", text))
-    return Problem(message=_squeezed(visible), html=True)
+    return Problem(message=_squeezed(html.unescape(visible)), html=True)
 
 
 def _from_object(document: dict[str, Any]) -> Problem:
@@ -106,10 +115,29 @@ def _first_text(document: dict[str, Any], names: tuple[str, ...]) -> str:
         value = document.get(name)
         if isinstance(value, str) and value.strip():
             return value
-        # FastAPI gives a list of findings, each with a place and a text.
-        if isinstance(value, list | dict) and value and name == "detail":
-            return msgspec.json.encode(value)[:READ].decode("utf-8", "replace")
+        if name == "detail" and (found := _findings(value)):
+            return found
     return ""
+
+
+def _findings(detail: object) -> str:
+    """Give what a validation found and where, as FastAPI lists it; what it was given (`input`, `ctx`) stays out."""
+    if isinstance(detail, list):
+        return "; ".join(filter(None, map(_finding, detail[:_FINDINGS])))
+    return _finding(detail)
+
+
+def _finding(detail: object) -> str:
+    if isinstance(detail, str):
+        return detail
+    if not isinstance(detail, dict):
+        return ""
+    text = next((said for name in _SAID if isinstance(said := detail.get(name), str) and said.strip()), "")
+    place = detail.get("loc")
+    if not isinstance(place, list) or not text:
+        return text
+    where = ".".join(str(step) for step in place[:_STEPS] if isinstance(step, str | int))
+    return f"{where}: {text}" if where else text
 
 
 def _first_code(document: dict[str, Any], names: tuple[str, ...]) -> str:

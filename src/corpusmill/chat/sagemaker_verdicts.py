@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from corpusmill.chat.classify import classify
+from corpusmill.chat.classify import classify, unechoed
 from corpusmill.chat.eventstream import StreamExceptionError
 from corpusmill.chat.problem import SHOWN
 from corpusmill.chat.verdict import Accepted, ComesBackLater, RetryAfter, RowFailed, RunEnds, Verdict
@@ -22,6 +22,8 @@ from corpusmill.errors import AuthenticationError, EndpointError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from corpusmill.exchange import ChatRequest
 
 TIMED_OUT: Final = "container_timeout"
 """The kind of a verdict on a call that took longer than the service waits: worth asking again as a stream."""
@@ -82,11 +84,13 @@ def classify_sagemaker(
     seconds: float = 0.0,
     url: str = "the endpoint",
     redact: Callable[[str], str] = str,
+    model: str | None = None,
+    request: ChatRequest | None = None,
 ) -> Verdict:
     """Give the verdict on one attempt; the arguments are those of `classify`."""
     request_id = headers.get("x-amzn-requestid")
     if isinstance(error, StreamExceptionError):
-        verdict: Verdict = _in_stream(error, redact)
+        verdict: Verdict = _in_stream(error, request, redact)
     elif status is None or status < 400:
         verdict = classify(
             status=status,
@@ -100,15 +104,21 @@ def classify_sagemaker(
             seconds=seconds,
             url=url,
             redact=redact,
+            model=model,
+            request=request,
         )
     else:
-        verdict = _refusal(status, headers, body, now=now, url=url, redact=redact)
+        verdict = _refusal(
+            status, headers, body, now=now, url=url, redact=redact, model=model, request=request
+        )
     return replace(verdict, seconds=seconds, request_id=verdict.request_id or request_id)
 
 
-def _in_stream(error: StreamExceptionError, redact: Callable[[str], str]) -> RetryAfter:
+def _in_stream(
+    error: StreamExceptionError, request: ChatRequest | None, redact: Callable[[str], str]
+) -> RetryAfter:
     kind = "stream_time_exceeded" if error.code == "ModelInvocationTimeExceeded" else "stream_broken"
-    return RetryAfter(kind=kind, reason=redact(str(error))[:SHOWN], possibly_paid=True)
+    return RetryAfter(kind=kind, reason=redact(unechoed(str(error), request))[:SHOWN], possibly_paid=True)
 
 
 def _refusal(
@@ -119,13 +129,15 @@ def _refusal(
     now: float,
     url: str,
     redact: Callable[[str], str],
+    model: str | None,
+    request: ChatRequest | None,
 ) -> Verdict:
     document = _document(body)
     code = _code(headers, document)
-    message = str(document.get("message") or document.get("Message") or "")
+    message = unechoed(str(document.get("message") or document.get("Message") or ""), request)
     said = f"HTTP {status} {code or 'without a name'}: {redact(message)[:SHOWN] or 'no text'}"
     if code == "ModelError" or (not code and status == 424):
-        return _of_the_model(document, now=now, url=url, redact=redact)
+        return _of_the_model(document, now=now, url=url, redact=redact, model=model, request=request)
     if code in _THROTTLED:
         return RetryAfter(kind="rate_limited", reason=said, rate_limited=True)
     if code in _NOT_READY:
@@ -142,7 +154,16 @@ def _refusal(
         what = "endpoint_name, region, inference_component, target_variant and target_model"
         return RunEnds(error=EndpointError(f"{url} answered {said}; check {what}"))
     # What comes without a name the service knows came from a party in between.
-    return classify(status=status, headers=headers, body=body, now=now, url=url, redact=redact)
+    return classify(
+        status=status,
+        headers=headers,
+        body=body,
+        now=now,
+        url=url,
+        redact=redact,
+        model=model,
+        request=request,
+    )
 
 
 def _advice(code: str, message: str) -> str | None:
@@ -161,14 +182,21 @@ def _advice(code: str, message: str) -> str | None:
 
 
 def _of_the_model(
-    document: Mapping[str, Any], *, now: float, url: str, redact: Callable[[str], str]
+    document: Mapping[str, Any],
+    *,
+    now: float,
+    url: str,
+    redact: Callable[[str], str],
+    model: str | None,
+    request: ChatRequest | None,
 ) -> Verdict:
     """Judge what the container said, by its own status."""
     original = document.get("OriginalStatusCode")
     status = original if isinstance(original, int) else 0
     text = str(document.get("OriginalMessage") or document.get("Message") or "")
     if status in {0, 408, 504}:
-        reason = f"the container did not answer in time (original status {status}): {redact(text)[:SHOWN]}"
+        said = redact(unechoed(text, request))[:SHOWN]
+        reason = f"the container did not answer in time (original status {status}): {said}"
         return RetryAfter(kind=TIMED_OUT, reason=reason, possibly_paid=True)
     verdict = classify(
         status=status if status >= 400 else 500,
@@ -177,6 +205,8 @@ def _of_the_model(
         now=now,
         url=url,
         redact=redact,
+        model=model,
+        request=request,
     )
     if status == 429:
         # A used-up quota is not for a container to tell; it only has too much to do.
