@@ -226,6 +226,38 @@ def test_an_interrupted_run_says_how_to_see_what_was_done_and_how_to_go_on(
     assert page_of(tmp_path / "out", capsys) == tmp_path / "out.failed.report.html"
 
 
+def test_a_run_with_too_many_failures_names_the_command_that_lists_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The very command works, also where the output is one partition of a folder."""
+    sink = {"path": str(tmp_path / "all of it"), "partition": {"lang": "lv"}}
+    with FakeEndpoint() as endpoint:
+        endpoint.script(lambda request, _attempt: "400" if "number 3" in str(request) else None)
+        job = job_in(tmp_path, endpoint.base_url, sink=sink, failures={"max_failed": 0})
+        assert main(["run", job, "--quiet"]) == 1
+    named = re.search(r"; (corpusmill failures .*) lists the rows that failed", capsys.readouterr().err)
+    assert named is not None
+    _, *arguments = shlex.split(named[1])
+    assert main(arguments) == 0
+    assert "1 failed rows" in capsys.readouterr().out
+    assert main(["failures", str(tmp_path / "all of it")]) == 2
+    assert f"it holds partitions, and those of a partition are listed by its name: {named[1]}" in (
+        capsys.readouterr().err
+    )
+
+
+def test_a_run_that_ended_early_has_no_list_and_its_report_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nobody reads that no run has finished, where one has ended and left something to read."""
+    with FakeEndpoint(faults={"401": 1.0}) as endpoint:
+        assert main(["run", job_in(tmp_path, endpoint.base_url), "--quiet"]) == 1
+    capsys.readouterr()
+    assert main(["failures", str(tmp_path / "out")]) == 2
+    said = capsys.readouterr().err
+    assert f"ended before its last row; corpusmill report {tmp_path / 'out'} shows what had failed" in said
+
+
 @pytest.mark.parametrize("command", ["report", "failures"])
 def test_where_no_run_has_finished_nothing_is_made_up(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str

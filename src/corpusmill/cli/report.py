@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 import webbrowser
 from collections import Counter
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,10 +19,12 @@ from corpusmill.errors import SinkError, UsageError
 from corpusmill.tables import open_sink
 
 if TYPE_CHECKING:
+    from corpusmill.tables import Sink
     from corpusmill.tables.storage import Place
 
 REPORT = "report.html"
 FAILURES = "failures.jsonl"
+FAILED = ".failed.jsonl"
 
 SHOWN = 20
 """Rows that are listed for each cause unless more are asked for."""
@@ -78,15 +81,33 @@ def failed_rows(out: str) -> list[dict[str, Any]]:
 
     A run that ended without a commit leaves its list beside the output; it is the younger one.
     """
-    place = open_sink(out).layout.failures
+    sink = open_sink(out)
+    place = sink.layout.failures
     if not place.is_file():
         inside = _sidecar(out, FAILURES)
         if inside is None:
-            if open_sink(out).manifest() is None:
-                raise SinkError(f"{out} has no list of failures: no run of corpusmill has finished there")
+            if sink.manifest() is None:
+                raise SinkError(f"{out} has no list of failures: {_why_none(sink)}")
             return []
         place = inside
     return [_decode(line) for line in place.read_bytes().splitlines() if line.strip()]
+
+
+def _why_none(sink: Sink) -> str:
+    """Say why nothing is listed where no run has committed anything, and what there is instead."""
+    if sink.layout.failed_report("html").is_file():
+        report = shlex.join(["corpusmill", "report", sink.shown])
+        return f"the last run there ended before its last row; {report} shows what had failed until then"
+    found = [PurePosixPath(child.path).name for child in sink.layout.target.children()]
+    partitions = [
+        name.removeprefix("_").removesuffix(FAILED)
+        for name in found
+        if name[0] == "_" and name.endswith(FAILED)
+    ]
+    if partitions:
+        first = shlex.join(["corpusmill", "failures", f"{sink.shown.rstrip('/')}/{partitions[0]}"])
+        return f"it holds partitions, and those of a partition are listed by its name: {first}"
+    return "no run of corpusmill has finished there"
 
 
 def _sidecar(out: str, name: str) -> Place | None:

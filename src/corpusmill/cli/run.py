@@ -18,7 +18,7 @@ from corpusmill.cli.none_chosen import warn_of_no_rows
 from corpusmill.cli.progress import EVERY, Display, duration
 from corpusmill.endpoints.sagemaker import SageMakerTransform
 from corpusmill.enrich_job import enrich_job
-from corpusmill.errors import InterruptedRunError, RunEndedError
+from corpusmill.errors import InterruptedRunError, RunEndedError, TooManyFailuresError
 from corpusmill.job import job_schema, load_job
 from corpusmill.report import STATED, summary
 from corpusmill.tables import open_sink
@@ -121,6 +121,9 @@ def run_job(
                 raise InterruptedRunError(_how_to_go_on(error.report, command, see)) from None
             if see is not None:
                 error.add_note(see)
+            if isinstance(error, TooManyFailuresError):
+                failures = shlex.join(["corpusmill", "failures", open_sink(job.sink).shown])
+                error.add_note(f"{failures} lists the rows that failed, by cause")
             raise
     warn_of_no_rows(job.source, report)
     if as_json:
