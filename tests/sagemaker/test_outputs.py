@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LINES = [LineKey(bytes([number]) * 20, 256, 100 + number, "Latin") for number in range(3)]
-BY_ID = {line.key.hex(): line for line in LINES}
+BY_ID = {line.key.hex(): [line] for line in LINES}
 
 
 def completion(text: str, reason: str | None = "stop") -> dict[str, Any]:
@@ -135,10 +135,104 @@ def test_bare_requests_are_told_apart_by_their_content() -> None:
         "max_tokens": 256,
         "messages": [{"content": "Man patīk pīrāgi.", "role": "user"}],
     }
-    by_id = {request_id(request): LINES[0]}
+    by_id = {request_id(request): LINES[:1]}
     (found,) = read_joined([json.dumps(shuffled).encode()], by_id, Tally(), wrapped=False)
     assert found.completion is not None
     assert found.completion.content == "I like pies."
+
+
+SAME = {"messages": [{"role": "user", "content": "Say it."}], "temperature": 1.0}
+OTHER = {"messages": [{"role": "user", "content": "Say something else."}]}
+NAMED = {name: {**completion(name), "id": f"chatcmpl-{name}"} for name in "ABCD"}
+BARE = {name: completion(name) for name in "ABCD"}
+
+
+def read_equal(
+    answers: list[dict[str, Any]], *, equal: int = 3, before: int = 0
+) -> tuple[dict[int, str], Tally]:
+    """Read answers to one request that several lines ask, with `before` answers to another one ahead of them."""
+    tally = Tally()
+    by_id = {request_id(SAME): LINES[:equal], request_id(OTHER): [LineKey(b"o" * 20, None, 1, None)]}
+    output = [
+        *[{**OTHER, "SageMakerOutput": completion("other")}] * before,
+        *({**SAME, "SageMakerOutput": answer} for answer in answers),
+    ]
+    found = read_joined(
+        [json.dumps(line, sort_keys=True).encode() for line in output], by_id, tally, wrapped=False
+    )
+    given = [(one.line, one.completion) for one in found if one.line in LINES]
+    assert len({line.key for line, _ in given}) == len(given)
+    return {LINES.index(line): made.content or "" for line, made in given if made is not None}, tally
+
+
+@pytest.mark.parametrize(
+    ("written", "expected", "repeated"),
+    [
+        ("ABC", "ABC", 0),
+        ("CAB", "CAB", 0),
+        ("AB", "AB", 0),
+        ("", "", 0),
+        ("AA", "A", 1),
+        ("AAB", "AB", 1),
+        ("ABAB", "AB", 2),
+        ("ABCABC", "ABC", 3),
+        ("ABCD", "ABC", 1),
+    ],
+)
+def test_lines_that_ask_the_same_get_an_answer_each_in_turn(
+    written: str, expected: str, repeated: int
+) -> None:
+    """Also where some are missing; an answer that stands there twice is one answer, and no other line's."""
+    found, tally = read_equal([NAMED[name] for name in written])
+    assert found == dict(enumerate(expected))
+    assert (tally.repeated, tally.strange) == (repeated, 0)
+
+
+@pytest.mark.parametrize(
+    ("written", "before", "expected", "repeated"),
+    [
+        ("AAB", 1, {0: "A", 1: "A", 2: "B"}, 0),
+        ("AA", 1, {0: "A", 1: "A"}, 0),
+        ("AA", 2, {0: "A"}, 2),
+        ("AAB", 2, {0: "A", 2: "B"}, 2),
+        ("ABAB", 0, {0: "A", 1: "B"}, 2),
+        ("AABC", 0, {0: "A", 1: "C", 2: "B"}, 1),
+        ("AABCD", 0, {0: "A", 1: "C", 2: "B"}, 2),
+    ],
+)
+def test_equal_answers_without_ids_are_answers_unless_the_output_repeats_lines(
+    written: str, before: int, expected: dict[int, str], repeated: int
+) -> None:
+    """More lines of some input than were sent, the same one or another, show that it does."""
+    found, tally = read_equal([BARE[name] for name in written], before=before)
+    assert found == expected
+    assert tally.repeated == repeated
+
+
+@given(written=st.lists(st.sampled_from("ABCD"), max_size=8), equal=st.integers(1, 3), named=st.booleans())
+def test_no_answer_is_given_twice_or_kept_from_a_line_without_one(
+    written: list[str], equal: int, *, named: bool
+) -> None:
+    """Whatever is repeated or missing: as many lines get one as there are different answers, or all."""
+    found, tally = read_equal([(NAMED if named else BARE)[name] for name in written], equal=equal)
+    if named or len(written) > equal:
+        assert len(set(found.values())) == len(found) == min(equal, len(set(written)))
+        assert tally.repeated == len(written) - len(found)
+    else:
+        assert found == dict(enumerate(written))
+        assert tally.repeated == 0
+
+
+def test_a_request_is_known_however_deep_the_service_has_ordered_its_keys() -> None:
+    """A schema too, though the order of its keys is content for the model."""
+    schema = {"type": "object", "properties": {"b": {"type": "string"}, "a": {"minimum": 1.0}}}
+    request = {
+        **SAME,
+        "response_format": {"type": "json_schema", "json_schema": {"schema": schema, "name": "x"}},
+    }
+    line = json.dumps({**request, "SageMakerOutput": completion("{}")}, sort_keys=True).replace("1.0", "1")
+    (found,) = read_joined([line.encode()], {request_id(request): LINES[:1]}, Tally(), wrapped=False)
+    assert found.completion is not None
 
 
 @pytest.mark.parametrize("number", [0, 1, 2, 4])

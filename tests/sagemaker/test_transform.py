@@ -27,6 +27,7 @@ from corpusmill.policy import FailurePolicy, RetryPolicy
 from corpusmill.prompts.ask import Ask
 from corpusmill.run import enrich, enrich_batches
 from corpusmill.shards import Shard, commit_shards, enrich_shard, plan_shards
+from corpusmill.store import open_store
 from corpusmill.tables import SinkSpec, SourceSpec
 from corpusmill.testing import expected_answer
 from corpusmill.transform.aws import Aws, PassingError
@@ -163,6 +164,46 @@ def test_every_shape_of_line_is_read(job: Job, settings: dict[str, Any]) -> None
     job.fake.reverse = settings.get("join", True)
     job.run(**settings)
     job.check_complete()
+
+
+def draws(job: Job) -> set[str]:
+    """Give the ids of the answers that the rows have, out of the store; each row has one."""
+    keys = [bytes.fromhex(row["topic_outcome"]["request_key"]) for row in job.rows()]
+    with contextlib.closing(open_store(f"sqlite:///{job.folder / 'store'}.db")) as store:
+        stored = store.get_many(keys)
+    assert [len(stored[key]) for key in keys] == [1] * len(keys)
+    return {json.loads(stored[key][0].body)["id"] for key in keys}
+
+
+@pytest.mark.parametrize("settings", [{"wrap": False}, {"wrap": False, "join": False}, {}])
+def test_several_draws_of_one_text_are_a_line_and_an_answer_each(job: Job, settings: dict[str, Any]) -> None:
+    """One job, nothing computed twice, and no answer given to two rows, though their requests are the same."""
+    job.fake.reverse = settings.get("join", True)
+    job.table = pa.table({"text": ["the same"] * 10, "draw": list(map(str, range(10)))})
+    job.prompt = Ask(TEMPLATE, into="topic", vary_by="draw", temperature=1.0)
+    job.run(**settings)
+    assert job.shards == [[4, 4, 2]]
+    assert job.fake.container.requests == len(draws(job)) == 10
+
+
+def test_a_draw_that_is_missing_is_sent_again_and_no_other(job: Job) -> None:
+    """Another line stands there twice, which makes as many as were sent, and is the answer of one row all the same."""
+    job.table = pa.table({"text": ["the same"] * 10, "draw": list(map(str, range(10)))})
+    job.prompt = Ask(TEMPLATE, into="topic", vary_by="draw", temperature=1.0)
+    job.fake.pace.set(0)
+    with pytest.raises(JobsAtWorkError) as caught:
+        job.run(wrap=False, wait=False)
+    (name,) = caught.value.jobs
+    job.fake.pace.set(None)
+    assert job.fake.jobs.jobs[name].over.wait(30)
+    output = f"jobs/{name}/output/s000000.jsonl.out"
+    first, second, third, _ = job.read(output).splitlines(keepends=True)
+    body = first + second + second + third
+    job.fake._s3.put_object(Bucket=job.bucket, Key=f"corpus/{output}", Body=body)
+    job.run(wrap=False)
+    assert job.shards == [[4, 4, 2], [1]]
+    assert job.fake.container.requests == 11
+    assert len(draws(job)) == 10
 
 
 def test_outputs_whose_lines_belong_to_no_row_say_so(job: Job) -> None:

@@ -18,7 +18,7 @@ from corpusmill.transform.lines import Tally, read_joined, read_plain, request_i
 from corpusmill.transform.records import Records
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from corpusmill.endpoints.sagemaker import SageMakerTransform
     from corpusmill.store.protocol import Membership, Store
@@ -115,7 +115,7 @@ class Collector:
             answers = read_plain(output, lines)
             why = f"the output of its shard has another number of lines than the {len(lines)} that were sent"
             return iter(answers or ()), why
-        by_id: Mapping[str, LineKey] = {line.key.hex(): line for line in lines}
+        by_id: Mapping[str, Sequence[LineKey]] = {line.key.hex(): (line,) for line in lines}
         if not endpoint.wrap:
             by_id = self._by_request(plan, shard, lines)
         return (
@@ -123,10 +123,13 @@ class Collector:
             "the output of its shard does not hold this line",
         )
 
-    def _by_request(self, plan: JobPlan, shard: Shard, lines: list[LineKey]) -> dict[str, LineKey]:
+    def _by_request(self, plan: JobPlan, shard: Shard, lines: list[LineKey]) -> dict[str, list[LineKey]]:
+        """Give the lines of each request: those of draws that vary_by tells apart ask the same."""
         body = self._aws.open(f"jobs/{plan.name}/input/{shard.name}.jsonl")
-        sent = split_lines(body or ())
-        return {request_id(msgspec.json.decode(text)): line for text, line in zip(sent, lines, strict=False)}
+        found: dict[str, list[LineKey]] = {}
+        for text, line in zip(split_lines(body or ()), lines, strict=False):
+            found.setdefault(request_id(msgspec.json.decode(text)), []).append(line)
+        return found
 
     def _keep(self, answers: list[LineAnswer], sofar: Collected) -> None:
         stored = self._store.get_many([answer.line.key for answer in answers]) if answers else {}

@@ -2,20 +2,20 @@
 
 There is `{"id": key, "request": {...}}`, or the bare request. Back come joined lines in any order, with the answer
 under `SageMakerOutput` beside the id or beside the request itself, or bare answers in the order of the input. Joined
-objects are written anew by the service, with their keys in another order, so that bytes are never compared. Lines end
-at line feeds only.
+objects are written anew by the service, with their keys in another order, so that bytes of input and output are never
+compared. Lines end at line feeds only.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from corpusmill.chat.problem import SHOWN, read_problem
-from corpusmill.exchange import Completion, NotACompletionError, read_completion
-from corpusmill.fingerprint import canonical, digest
+from corpusmill.exchange import Completion, NotACompletionError, read_completion, read_object
+from corpusmill.fingerprint import digest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,6 +26,7 @@ OUTPUT: Final = "SageMakerOutput"
 
 _decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _decode_text = msgspec.json.Decoder(str).decode
+_encode_sorted = msgspec.json.Encoder(order="sorted").encode
 
 
 def wrap(key: bytes, request: bytes) -> bytes:
@@ -76,36 +77,86 @@ class Tally:
         return ", ".join(f"{count:,} {what}" for what, count in counts if count)
 
 
+@dataclass(slots=True)
+class _Turns:
+    """The lines of one request: how many have had their turn, and what may yet turn out to be a repetition."""
+
+    lines: Sequence[LineKey]
+    taken: int = 0
+    seen: set[bytes] = field(default_factory=set)
+    held: list[tuple[LineKey, bytes]] = field(default_factory=list)
+    spare: list[bytes] = field(default_factory=list)
+
+    def next(self) -> LineKey | None:
+        """Give the line whose turn it is; None when all have had theirs."""
+        if self.taken == len(self.lines):
+            return None
+        self.taken += 1
+        return self.lines[self.taken - 1]
+
+    def late(self, *, repeats: bool) -> list[tuple[LineKey, bytes]]:
+        """Give what had to wait for the end, which has told whether the output `repeats` lines."""
+        if not repeats:
+            return self.held
+        return [(line, body) for (line, _), body in zip(self.held, self.spare, strict=False)]
+
+
 def read_joined(
-    output: Iterable[bytes], by_id: Mapping[str, LineKey], tally: Tally, *, wrapped: bool
+    output: Iterable[bytes], by_id: Mapping[str, Sequence[LineKey]], tally: Tally, *, wrapped: bool
 ) -> Iterator[LineAnswer]:
-    """Read lines that carry their input, in whatever order; of several for one line the first counts.
+    """Read lines that carry their input, in whatever order; those of one input are for its lines, turn by turn.
 
     `by_id` maps the hexadecimal key of each line of the shard to it; where lines are not `wrapped`, it maps the
-    `request_id` of each request.
+    `request_id` of each request to all lines that ask it, in their order.
+
+    An answer that came before, byte for byte, is a repetition and no other line's where it has an id, which no two
+    completions share. One without an id is the answer of another line, unless the output has more lines of some input
+    than were sent: then it repeats lines, and equal ones are taken for one. That is known at the end only.
     """
-    seen: set[str] = set()
+    inputs: dict[str, _Turns] = {}
+    repeats = False
     for text in output:
         try:
             members = _decode_members(text)
             name = _id_of(members, wrapped=wrapped)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             tally.strange += 1
             continue
-        line = by_id.get(name)
-        if line is None:
+        if name not in by_id:
             tally.strange += 1
             continue
-        if name in seen:
-            tally.repeated += 1
-            continue
-        seen.add(name)
-        answer = members.get(OUTPUT)
-        yield (
-            LineAnswer(line, None, f"the line came back without {OUTPUT}")
-            if answer is None
-            else read_answer(line, bytes(answer))
-        )
+        turns = inputs.get(name)
+        if turns is None:
+            turns = inputs[name] = _Turns(by_id[name])
+        body = bytes(members.get(OUTPUT, b""))
+        mark = digest(body)
+        new = mark not in turns.seen
+        turns.seen.add(mark)
+        line = turns.next() if new or not _has_id(body) else None
+        if line is not None and new:
+            yield read_answer(line, body)
+        elif line is not None:
+            turns.held.append((line, body))
+        else:
+            repeats = True
+            if new and len(turns.spare) < len(turns.held):
+                turns.spare.append(body)
+            else:
+                tally.repeated += 1
+    for turns in inputs.values():
+        tally.repeated += len(turns.held) if repeats else 0
+        for line, body in turns.late(repeats=repeats):
+            yield read_answer(line, body)
+
+
+def _has_id(body: bytes) -> bool:
+    """Whether an answer has an id of its own, by which it can be told from another one that says the same."""
+    try:
+        document = read_object(_body_of(body))
+    except NotACompletionError:
+        return False
+    name = document.get("id")
+    return isinstance(name, str) and bool(name)
 
 
 def _id_of(members: dict[str, msgspec.Raw], *, wrapped: bool) -> str:
@@ -116,8 +167,21 @@ def _id_of(members: dict[str, msgspec.Raw], *, wrapped: bool) -> str:
 
 
 def request_id(request: Mapping[str, Any]) -> str:
-    """Give a name to a bare request that does not depend on the order of its keys."""
-    return digest(canonical(dict(request))).hex()
+    """Give a name to a bare request that does not depend on how its numbers are written and its keys are ordered.
+
+    At any depth: the service knows of no member within which order is content.
+    """
+    return digest(_encode_sorted(_plain(request))).hex()
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, dict):
+        return {name: _plain(item) for name, item in value.items() if item is not None}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return value
 
 
 def read_plain(output: Iterable[bytes], lines: Sequence[LineKey]) -> list[LineAnswer] | None:
@@ -129,13 +193,11 @@ def read_plain(output: Iterable[bytes], lines: Sequence[LineKey]) -> list[LineAn
 
 
 def read_answer(line: LineKey, body: bytes) -> LineAnswer:
-    """Read what the container said to one line, also when it says it as a text within JSON."""
-    if body.lstrip()[:1] == b'"':
-        try:
-            body = _decode_text(body).encode("utf-8", "surrogatepass")
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            return LineAnswer(line, None, "the answer is not JSON")
+    """Read what the container said to one line, also when it says it as a text within JSON; b"" is nothing at all."""
+    if not body:
+        return LineAnswer(line, None, f"the line came back without {OUTPUT}")
     try:
+        body = _body_of(body)
         completion = read_completion(body)
     except NotACompletionError as error:
         said = read_problem(body)
@@ -146,3 +208,13 @@ def read_answer(line: LineKey, body: bytes) -> LineAnswer:
     if completion.finish_reason is None or completion.finish_reason == "error":
         return LineAnswer(line, None, "the answer has no finish reason")
     return LineAnswer(line, completion)
+
+
+def _body_of(body: bytes) -> bytes:
+    """Take an answer out of a text within JSON, where it is one."""
+    if body.lstrip()[:1] != b'"':
+        return body
+    try:
+        return _decode_text(body).encode("utf-8", "surrogatepass")
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise NotACompletionError("the answer is not JSON") from None
