@@ -11,10 +11,12 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import corpusmill
+from corpusmill.errors import PromptError
 from corpusmill.job import parse_job
 
 if TYPE_CHECKING:
@@ -163,11 +165,64 @@ def test_the_lines_of_python_run(
     """The snippet runs as it stands, but for the address of SambaNova Cloud."""
     monkeypatch.chdir(folder)
     monkeypatch.setenv("SAMBANOVA_API_KEY", "sk-readme")
-    (snippet,) = blocks("python")
+    snippet, _ = blocks("python")
     asked = 'corpusmill.SambaNova("gpt-oss-120b"'
     assert asked in snippet
     exec(snippet.replace(asked, f"{asked}, base_url={fake_endpoint.base_url!r}"), {})  # noqa: S102 - our own README
     assert "{'completed': 12}" in capsys.readouterr().out
+
+
+def test_a_column_of_numbers_is_asked_about_once_it_is_cast(
+    folder: Path, fake_endpoint: FakeEndpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the two lines of the README it is refused, also as a whole message; after them each row is asked."""
+    monkeypatch.chdir(folder)
+
+    def asked(source: str) -> corpusmill.RunReport:
+        return corpusmill.enrich(
+            source,
+            "out",
+            corpusmill.Ask("{id}?", into="said"),
+            endpoint=corpusmill.OpenAICompatible(fake_endpoint.base_url, "any"),
+        )
+
+    with pytest.raises(PromptError, match="'id', whose type is int64; cast the column to string first"):
+        asked("corpus.parquet")
+    assert fake_endpoint.stats().requests == 0
+    exec(blocks("python")[1], {"pq": pq})  # noqa: S102 - our own README
+    assert asked("as-strings.parquet").outcomes == {"completed": 12}
+
+
+def test_what_is_blank_for_each_prompt_is_skipped(
+    folder: Path, fake_endpoint: FakeEndpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A free question with two columns is asked while one has text; the filter of the README leaves blank texts out."""
+    monkeypatch.chdir(folder)
+    columns = {
+        "text": ["Bread.", None, "", "\u200b ", "Salt.", None],
+        "title": ["T", "T", "T", "T", None, None],
+    }
+    pq.write_table(pa.table(columns), "corpus.parquet")
+    (filtering,) = re.findall(r"`(source: \{path: corpus.parquet, filter: .*\})`", README)
+
+    def skipped(prompt: str, source: str) -> tuple[int, int]:
+        job = parse_job(
+            f"{source}\nsink: out\nprompts: [{prompt}]\n"
+            f"endpoint: {{openai_compatible: {{base_url: '{fake_endpoint.base_url}', model: any}}}}\n"
+        )
+        report = corpusmill.enrich(job.source, "out", *job.prompts, endpoint=job.endpoint, overwrite=True)
+        return report.outcomes.get("skipped", 0), report.rows
+
+    expected = {
+        "translate: {column: text, to: lv, into: new}": (4, 1),
+        "summarise: {column: text, into: new}": (4, 1),
+        "extract: {column: text, into: new, schema: {type: object, properties: {a: {type: string}}}}": (4, 1),
+        "answer: {question: {column: text}, context: {column: title}, into: new}": (5, 2),
+        "ask: {template: 'Does {title} fit {text}?', into: new}": (1, 0),
+    }
+    for prompt, (of_all, of_filtered) in expected.items():
+        assert skipped(prompt, "source: corpus.parquet") == (of_all, 6), prompt
+        assert skipped(prompt, filtering) == (of_filtered, 3), prompt
 
 
 def test_the_lines_of_python_are_eight_or_fewer_statements_long() -> None:
