@@ -37,5 +37,10 @@ async def cells(base_url: str, folder: Path) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit(
+            "usage: python examples/notebook.py BASE_URL\n"
+            "with BASE_URL such as http://127.0.0.1:8000/v1, where `corpusmill fake-endpoint` listens"
+        )
     with tempfile.TemporaryDirectory() as created:
         asyncio.run(cells(sys.argv[1], Path(created)))

@@ -1,17 +1,24 @@
 """A warehouse table gets a summary for each article, and only articles that changed are asked.
 
 The way of the data: a DuckDB query → Arrow batches → `enrich_batches` → back into the table by key. Run it as
-`python examples/warehouse.py BASE_URL [database file]`; it can be run again and again.
+`python examples/warehouse.py BASE_URL [database file]`; it can be run again and again. It needs DuckDB, which no extra
+of corpusmill brings: `pip install duckdb`.
 """
 
 from __future__ import annotations
 
 import sys
 
-import duckdb
 import pyarrow as pa
 
 import corpusmill
+
+try:
+    import duckdb
+except ModuleNotFoundError as error:
+    if error.name != "duckdb":
+        raise
+    sys.exit("This example needs DuckDB, which no extra of corpusmill brings: pip install duckdb")
 
 CHANGED = """
     SELECT article.id, article.body, md5(article.body) AS version
@@ -66,4 +73,9 @@ def main(base_url: str, database: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else "articles.duckdb")
+    if len(sys.argv) not in (2, 3):
+        sys.exit(
+            "usage: python examples/warehouse.py BASE_URL [database file]\n"
+            "with BASE_URL such as http://127.0.0.1:8000/v1, where `corpusmill fake-endpoint` listens"
+        )
+    main(sys.argv[1], sys.argv[2] if len(sys.argv) == 3 else "articles.duckdb")

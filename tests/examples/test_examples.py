@@ -73,3 +73,34 @@ def test_the_notebook_runs_inside_a_running_loop(tmp_path: Path, fake_endpoint: 
     printed = run([str(EXAMPLES / "notebook.py"), fake_endpoint.base_url], tmp_path)
     assert "{'completed': 2, 'skipped': 1}" in printed
     assert "2 None skipped" in printed
+
+
+@pytest.mark.parametrize("name", ["notebook", "warehouse"])
+def test_an_example_without_an_address_says_how_it_is_called(name: str, tmp_path: Path) -> None:
+    """It ends with 1 and the usage, with no trace of where it failed."""
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / f"{name}.py")],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"usage: python examples/{name}.py BASE_URL")
+    assert "Traceback" not in done.stderr
+
+
+def test_the_warehouse_says_what_to_install(tmp_path: Path) -> None:
+    """Without DuckDB it is one line, which names the package."""
+    code = (
+        "import runpy, sys\n"
+        "sys.modules['duckdb'] = None\n"
+        f"runpy.run_path({str(EXAMPLES / 'warehouse.py')!r}, run_name='__main__')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr == (
+        "This example needs DuckDB, which no extra of corpusmill brings: pip install duckdb\n"
+    )
