@@ -256,6 +256,33 @@ def test_a_missing_key_is_found_before_the_first_request(monkeypatch: pytest.Mon
         ChatClient(SambaNova("m"), transport=httpx.MockTransport(lambda _: httpx.Response(200)))
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({}, "none was sent; set CORPUSMILL_API_KEY, or give api_key"),
+        ({"api_key": KEY}, None),
+        ({"headers": {"X-Api-Key": KEY}}, None),
+    ],
+    ids=["no key", "a key", "a header"],
+)
+def test_a_refused_key_that_was_never_sent_is_called_that(
+    monkeypatch: pytest.MonkeyPatch, given: dict[str, Any], said: str | None
+) -> None:
+    """Beside what the server says; a key that was sent is wrong, and nothing else is said of it."""
+    monkeypatch.delenv("CORPUSMILL_API_KEY", raising=False)
+    refusal = httpx.MockTransport(lambda _request: httpx.Response(401, json={"error": {"message": "no"}}))
+
+    async def attempt() -> Verdict:
+        client = ChatClient(OpenAICompatible("http://h.example/v1", "m", **given), transport=refusal)
+        return await client.send(REQUEST)
+
+    verdict = asyncio.run(attempt())
+    assert isinstance(verdict, RunEnds)
+    assert "check the key" in str(verdict.error)
+    missing = str(verdict.error).partition("what it may do")[2]
+    assert missing == ("" if said is None else f": {said} (on the command line --api-key-env NAME)")
+
+
 def test_a_cancelled_attempt_closes_its_response() -> None:
     """And the cancellation goes up as it is."""
     body = Pieces()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import httpx
@@ -16,10 +17,12 @@ from corpusmill.chat.classify import classify
 from corpusmill.chat.stream import Assembler
 from corpusmill.chat.transport import PooledTransport
 from corpusmill.chat.transport_connection import Exchange
-from corpusmill.chat.verdict import RowFailed
+from corpusmill.chat.verdict import RowFailed, RunEnds
 from corpusmill.chat.waits import NAMES
 from corpusmill.chat.wire import Encoder
+from corpusmill.endpoints import OpenAICompatible
 from corpusmill.endpoints.endpoint import shown_url
+from corpusmill.errors import AuthenticationError
 from corpusmill.exchange import NotACompletionError, read_completion
 
 if TYPE_CHECKING:
@@ -218,7 +221,7 @@ class ChatClient:
         )
 
     def _verdict(self, request: ChatRequest, started: float, **came: Any) -> Verdict:
-        return self._judge(
+        verdict = self._judge(
             **came,
             now=self._wall(),
             seconds=self._clock() - started,
@@ -227,6 +230,16 @@ class ChatClient:
             model=self._endpoint.model,
             request=request,
         )
+        if isinstance(verdict, RunEnds) and isinstance(verdict.error, AuthenticationError):
+            return self._with_what_is_missing(verdict)
+        return verdict
+
+    def _with_what_is_missing(self, verdict: RunEnds) -> RunEnds:
+        """Say of a refused key that there was none: who forgot it looks for a wrong one."""
+        missing = self._endpoint.missing_key() if isinstance(self._endpoint, OpenAICompatible) else None
+        if missing is None:
+            return verdict
+        return replace(verdict, error=AuthenticationError(f"{verdict.error}: {missing}"))
 
     def _interesting(self, raw: list[tuple[bytes, bytes]]) -> dict[str, str]:
         found: dict[str, str] = {}

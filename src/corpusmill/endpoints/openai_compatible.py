@@ -79,6 +79,12 @@ class OpenAICompatible:
         key = self._reveal()
         return {} if key is None else {"authorization": f"Bearer {key}"}
 
+    def missing_key(self) -> str | None:
+        """Say that requests carry no key, and how to give one; None where they carry one, or a header that may be."""
+        if self.auth_headers() or any(is_telling(name) for name in self.headers):
+            return None
+        return f"none was sent; set {self._key_variable}, or give api_key (on the command line --api-key-env NAME)"
+
     def check(self, parameters: Mapping[str, Any], messages: Sequence[Message] | None = None) -> None:
         """Raise `PromptError` for parameters or messages that the document does not allow."""
         check_parameters(parameters, capabilities=self.capabilities, stream=self.stream)
