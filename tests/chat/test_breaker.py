@@ -6,13 +6,14 @@ import itertools
 
 import pytest
 
-from corpusmill.chat.breaker import LONGEST_PAUSE, Breaker
+from corpusmill.chat.breaker import FIRST_PAUSE, GRACE, LONGEST_PAUSE, MANY, Breaker
 from corpusmill.chat.verdict import Accepted, RetryAfter, RowFailed, Unparsed
 from corpusmill.exchange import Completion
 
 YES = Accepted(completion=Completion(body=b"{}", content="a", finish_reason="stop"))
 REFUSED = RetryAfter(kind="connect", reason="connect: refused", down=True)
 BROKEN = RetryAfter(kind="server_error", reason="HTTP 500", down=True)
+AWAY = RetryAfter(kind="unavailable", reason="HTTP 503", down=True)
 LIMITED = RetryAfter(kind="rate_limited", reason="HTTP 429", rate_limited=True)
 
 
@@ -67,12 +68,12 @@ def test_one_request_at_a_time_looks_whether_it_is_back() -> None:
     breaker = opened()
     assert not breaker.allows(0.5)
     assert breaker.allows(1.0)
-    assert breaker.sent()
+    assert breaker.sent(1.0)
     assert breaker.state == "probing"
     assert not breaker.allows(1.0)
     breaker.record(YES, 1.2, probe=True)
     assert breaker.allows(1.2)
-    assert not breaker.sent()
+    assert not breaker.sent(1.2)
 
 
 def test_pauses_between_looks_grow_up_to_a_bound() -> None:
@@ -80,7 +81,7 @@ def test_pauses_between_looks_grow_up_to_a_bound() -> None:
     breaker = opened(patience=1e9)
     times = [breaker.next_probe]
     for _ in range(10):
-        assert breaker.sent()
+        assert breaker.sent(times[-1])
         breaker.record(REFUSED, times[-1], probe=True)
         times.append(breaker.next_probe)
     pauses = [later - earlier for earlier, later in itertools.pairwise(times)]
@@ -91,7 +92,7 @@ def test_pauses_between_looks_grow_up_to_a_bound() -> None:
 def test_a_look_that_ended_without_a_verdict_frees_its_place() -> None:
     """A cancelled probe must not keep all others out."""
     breaker = opened()
-    breaker.sent()
+    breaker.sent(1.0)
     breaker.lost()
     assert breaker.allows(1.0)
 
@@ -111,3 +112,76 @@ def test_it_gives_up_after_the_patience_and_says_why() -> None:
     assert breaker.reason == "connect: refused"
     breaker.record(YES, 101.0, probe=False)
     assert not breaker.gave_up(1_000.0)
+
+
+def failing(verdict: RetryAfter, *, requests: int, heard: bool = True) -> Breaker:
+    """Give a breaker that the failures of so many requests at second 0 have opened, each tried again and again."""
+    breaker = Breaker(patience=100.0)
+    if heard:
+        breaker.record(YES, 0.0, probe=False)
+    for number in range(max(requests, MANY)):
+        breaker.record(verdict, 0.0, probe=False, again=number >= requests)
+    assert breaker.state == "open"
+    return breaker
+
+
+@pytest.mark.parametrize("verdict", [BROKEN, AWAY, RetryAfter(kind="disconnected", reason="", down=True)])
+def test_a_few_requests_that_fail_time_and_again_are_to_blame_themselves_after_the_grace(
+    verdict: RetryAfter,
+) -> None:
+    """Their failures are attempts again, a look a second goes out meanwhile, and the patience does not run."""
+    breaker = failing(verdict, requests=MANY - 1)
+    assert not breaker.blames_rows(GRACE)
+    assert breaker.blames_rows(GRACE + 0.1)
+    assert not breaker.gave_up(1e9)
+    for second in (1.0, 2.0, 3.0):
+        assert breaker.allows(second)
+        assert breaker.sent(second)
+        assert not breaker.allows(second + FIRST_PAUSE / 2)
+        breaker.record(verdict, second, probe=True, again=True)
+
+
+@pytest.mark.parametrize("verdict", [BROKEN, AWAY])
+def test_many_requests_that_fail_are_not_to_blame(verdict: RetryAfter) -> None:
+    """As many different ones as that are the endpoint's fault, for as long as it takes."""
+    breaker = failing(verdict, requests=MANY)
+    assert not breaker.blames_rows(99.0)
+    assert breaker.gives_up_at == 100.0
+
+
+def test_a_single_request_is_not_to_blame_where_nobody_is_there() -> None:
+    """A refused connection is no row's."""
+    breaker = failing(REFUSED, requests=1)
+    assert not breaker.blames_rows(99.0)
+    assert breaker.gives_up_at == 100.0
+
+
+def test_what_is_all_that_a_run_has_asked_may_be_to_blame_though_it_is_much() -> None:
+    """Rows that failed last time are all that is left; the patience runs all the same. A gateway's word is no row's."""
+    breaker = failing(BROKEN, requests=5 * MANY, heard=False)
+    assert breaker.blames_rows(GRACE + 0.1)
+    assert breaker.gives_up_at == 100.0
+    assert not failing(AWAY, requests=5 * MANY, heard=False).blames_rows(GRACE + 0.1)
+
+
+def test_patience_and_grace_begin_anew_when_doubt_begins_or_ends() -> None:
+    """But one that is there and gone in turns is not waited for without end."""
+    breaker = failing(AWAY, requests=1)
+    breaker.record(REFUSED, 60.0, probe=True, again=True)
+    assert not breaker.gave_up(160.0)
+    assert breaker.gave_up(160.1)
+    assert not breaker.blames_rows(160.0)
+    breaker.record(AWAY, 90.0, probe=True, again=True)
+    assert not breaker.gave_up(1e9)
+    assert not breaker.blames_rows(99.0)
+    assert breaker.blames_rows(100.1)
+
+
+def test_an_answer_ends_all_doubt() -> None:
+    """What failed before it is forgotten."""
+    breaker = failing(AWAY, requests=MANY)
+    breaker.record(YES, 5.0, probe=True)
+    for _ in range(5):
+        breaker.record(AWAY, 6.0, probe=False, again=True)
+    assert breaker.state == "open"
+    assert breaker.gives_up_at is None

@@ -524,3 +524,69 @@ def test_a_failed_look_does_not_count_as_the_row_s_attempt(run: Run) -> None:
         return counted
 
     assert run(main()) == [True] * 5 + [False, True]
+
+
+class Picky(Server):
+    """Answers some texts with the same failure each time, and is otherwise well but for when it is `away`."""
+
+    def __init__(self, kind: str, bad: int, *, away: tuple[float, float] = (0.0, 0.0)) -> None:
+        super().__init__(seconds=0.1)
+        self.verdict = RetryAfter(kind=kind, reason="HTTP 5xx", down=True, seconds=0.1)
+        self.bad = bad
+        self.away = away
+
+    async def _answer(self, content: str) -> Verdict:
+        if int(content) < self.bad or self.away[0] <= now() < self.away[1]:
+            await asyncio.sleep(0.1)
+            return self.verdict
+        return await super()._answer(content)
+
+
+@pytest.mark.parametrize("kind", ["server_error", "unavailable", "disconnected"])
+@pytest.mark.parametrize(("rows", "bad"), [(1, 1), (3, 3), (1_000, 1), (1_000, 30)])
+def test_a_bad_row_is_a_bad_row(run: Run, kind: str, rows: int, bad: int) -> None:
+    """Whether all others are answered or it is all that a run asks: it fails, as often tried as the policy says."""
+
+    async def main() -> float:
+        server = Picky(kind, bad)
+        verdicts = await ask_all(rows, limiter(patience=600), server)
+        failed = [verdict for verdict in verdicts[:bad] if isinstance(verdict, RowFailed)]
+        assert len(failed) == bad
+        assert all("8 attempts" in verdict.reason for verdict in failed)
+        assert contents(verdicts[bad:]) == [str(row) for row in range(bad, rows)]
+        return now()
+
+    assert run(main()) < 600
+
+
+def test_rows_that_are_all_that_is_left_fail_though_they_are_many(run: Run) -> None:
+    """A run that goes on asks what failed last time and nothing else."""
+
+    async def main() -> list[Verdict]:
+        return await ask_all(30, limiter(patience=600), Picky("server_error", 30))
+
+    assert all(isinstance(verdict, RowFailed) for verdict in run(main()))
+
+
+@pytest.mark.parametrize("rows", [1, 3, 200])
+@pytest.mark.parametrize("concurrency", [1, 64])
+def test_a_gateway_without_a_server_for_a_while_costs_no_row(run: Run, rows: int, concurrency: int) -> None:
+    """Twenty seconds, however few rows see it."""
+
+    async def main() -> list[Verdict]:
+        server = Picky("unavailable", 0, away=(0.0, 20.0))
+        return await ask_all(rows, limiter(concurrency=concurrency), server)
+
+    assert len(contents(run(main()))) == rows
+
+
+def test_a_server_that_fails_everything_for_minutes_costs_no_row_and_is_asked_now_and_then(run: Run) -> None:
+    """Its rows wait, one at a time looks."""
+
+    async def main() -> list[float]:
+        server = Picky("server_error", 0, away=(1.0, 400.0))
+        verdicts = await ask_all(500, limiter(patience=600), server)
+        assert contents(verdicts) == [str(row) for row in range(500)]
+        return [moment for moment in server.sent if 10 < moment < 400]
+
+    assert len(run(main())) < 30

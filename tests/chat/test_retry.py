@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from corpusmill.chat.breaker import FAILED_BEFORE
+from corpusmill.chat.limits import LONGEST_PAUSE
 from corpusmill.chat.retry import with_retries
 from corpusmill.chat.verdict import Accepted, ComesBackLater, RetryAfter, RowFailed, RunEnds, Unparsed
 from corpusmill.errors import AuthenticationError
@@ -88,13 +90,27 @@ def test_jitter_is_full(share: float) -> None:
 
 
 def test_each_response_s_own_wait_is_waited() -> None:
-    """Not the first one's, and not the back-off; long ones too."""
-    waits = [3.0, 0.25, 500.0]
+    """Not the first one's, and not the back-off."""
+    waits = [3.0, 0.25, 50.0]
     script = Script(
         *(RetryAfter(kind="rate_limited", reason="", rate_limited=True, wait=w) for w in waits), YES
     )
     assert script.run(deadline=10) is YES
     assert script.slept == waits
+
+
+@pytest.mark.parametrize(
+    "verdict",
+    [
+        RetryAfter(kind="rate_limited", reason="", rate_limited=True, wait=130.0),
+        RetryAfter(kind="unavailable", reason="", down=True, counted=False, wait=3600.0),
+    ],
+)
+def test_what_uses_up_no_deadline_is_asked_again_within_a_minute(verdict: RetryAfter) -> None:
+    """Whatever the server said: the other rows may show by then that it takes everything again."""
+    script = Script(verdict, YES)
+    assert script.run(deadline=10) is YES
+    assert script.slept == [LONGEST_PAUSE]
 
 
 def test_a_wait_of_nothing_is_not_taken_at_its_word() -> None:
@@ -145,6 +161,32 @@ def test_the_deadline_counts_attempts_and_back_off() -> None:
     assert isinstance(verdict, RowFailed)
     assert "deadline" in verdict.reason
     assert script.slept == [2, 2, 2]
+
+
+def test_an_attempt_that_took_the_whole_deadline_was_the_last() -> None:
+    """Also where no back-off comes after it."""
+    script = Script(RetryAfter(kind="too_slow", reason="x", seconds=3.0))
+    verdict = script.run(deadline=3, backoff=0)
+    assert isinstance(verdict, RowFailed)
+    assert "1 attempt, deadline of 3 s" in verdict.reason
+    assert script.numbers == [1]
+
+
+def test_whoever_makes_an_attempt_can_tell_whether_the_request_has_failed_before() -> None:
+    """By what said that the endpoint is down and nothing else; and not when the next request begins."""
+    told: list[bool] = []
+    script = Script(LIMITED, RetryAfter(kind="cut_stream", reason="x"), NO, NO, YES, YES)
+
+    async def attempt(number: int) -> Verdict:
+        told.append(FAILED_BEFORE.get())
+        return await script.attempt(number)
+
+    async def two() -> None:
+        for _ in range(2):
+            await with_retries(attempt, RetryPolicy(), sleep=script.sleep, random=lambda: 0.0)
+
+    asyncio.run(two())
+    assert told == [False, False, False, True, True, False]
 
 
 def test_a_told_wait_beyond_the_deadline_ends_the_row() -> None:

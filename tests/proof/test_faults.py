@@ -6,10 +6,10 @@ import itertools
 from typing import TYPE_CHECKING, Literal
 
 import pytest
-from tests.proof.material import ASK, answer_to, endpoint_at, rows_of, store_in, table
+from tests.proof.material import ASK, answer_to, digest_of, endpoint_at, rows_of, store_in, table, texts
 
 import corpusmill
-from corpusmill.testing import FakeEndpoint, Faults, RateLimits
+from corpusmill.testing import FakeEndpoint, Faults, RateLimits, request_digest
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -90,6 +90,35 @@ def test_a_run_that_goes_on_may_find_nothing_but_failures_among_what_is_left(tmp
         second = run()
     assert first.unanswered == second.unanswered > 100
     assert second.cached == first.live == 300 - first.unanswered
+
+
+@pytest.mark.parametrize(("kind", "bad"), [("500", 2), ("503", 1), ("reset", 1)])
+def test_a_few_rows_that_break_their_server_fail_and_the_endpoint_is_not_called_down(
+    tmp_path: Path, kind: str, bad: int
+) -> None:
+    """Among rows that are answered, and in the next run, which asks them alone, each as often as the policy says."""
+    source, sink = table(200), tmp_path / "out"
+    broken = {digest_of(text) for text in texts(200)[50 : 50 + bad]}
+    with FakeEndpoint() as endpoint:
+        endpoint.script(lambda request, _attempt: kind if request_digest(request) in broken else None)
+        for run in (1, 2):
+            report = corpusmill.enrich(
+                source,
+                sink,
+                ASK,
+                endpoint=endpoint_at(endpoint),
+                store=store_in(tmp_path),
+                limits=corpusmill.Limits(patience=1.0),
+                retry=corpusmill.RetryPolicy(attempts=6, backoff=0.01, backoff_max=0.05),
+            )
+            assert report.outcomes == {"completed": 200 - bad, "failed": bad}
+            stats = endpoint.stats()
+            assert stats.details is not None
+            asked = [stats.details[digest].received for digest in broken]
+            assert all(6 * run <= each <= 8 * run for each in asked), asked
+        rows = rows_of(sink)
+    assert [row["id"] for row in rows if row["topic"] is None] == list(range(50, 50 + bad))
+    assert all("6 attempts" in row["topic_outcome"]["error"] for row in rows[50 : 50 + bad])
 
 
 @pytest.mark.parametrize("window", ["bucket", "fixed"])

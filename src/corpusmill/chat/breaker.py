@@ -2,10 +2,17 @@
 
 Pure arithmetic over the times that it is given (seconds of any clock that only goes forward). Failures of
 single rows never count: only verdicts that say `down`.
+
+Such a verdict may still be a row's own: a text that breaks its worker shows as 500 each time. So failures in a row
+are in doubt while they are answers, or connections that were made and dropped, to fewer than `MANY` different
+requests. A request that has failed before says nothing new by failing again, be it that others were answered since
+or that nothing else is left to ask. In doubt, requests go out slowly, nobody gives up, and after `GRACE` the failures
+are the rows' own again. Where nobody answers, or many different requests fail, the endpoint is down: its rows wait.
 """
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -16,16 +23,30 @@ if TYPE_CHECKING:
 
 State = Literal["closed", "open", "probing"]
 
+FAILED_BEFORE: ContextVar[bool] = ContextVar("FAILED_BEFORE", default=False)
+"""Whether the request that is asked in this context has already come to a verdict that says `down`."""
+
 OPENS_AT = 10
 """Weight of failures in a row, without a success among them, at which the breaker opens."""
 
+MANY = 10
+"""Different requests that fail in a row: more than will all be to blame themselves."""
+
 _WEIGHT = {"server_error": 1}
 _USUAL_WEIGHT = 2
-"""A row that breaks its worker shows as 500; what comes of connections and gateways is no row's."""
+"""A row that breaks its worker shows as 500; what comes of connections and gateways is mostly no row's."""
+
+_NOBODY_THERE = frozenset(
+    {"connect", "connect_timeout", "pool_timeout", "write_timeout", "read_timeout", "proxy", "broken"}
+)
+"""Kinds of failure in which no server said or did anything."""
 
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 30.0
 """Seconds between two probes: the first, and what it doubles up to."""
+
+GRACE = 30.0
+"""Seconds of doubt that cost no row anything: a restart that only few rows see is over by then."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -33,7 +54,8 @@ class Breaker:
     """Open or closed, by what came last.
 
     `patience` is how many seconds an endpoint may be down before `gave_up` is true. `since` is when the
-    first of the failures in a row came, None while the endpoint answers; `reason` is what the latest said.
+    first of the failures in a row came, or the first after doubt began or ended; None while the endpoint answers.
+    `reason` is what the latest said. `heard` tells whether the endpoint has ever answered.
     """
 
     patience: float
@@ -41,6 +63,10 @@ class Breaker:
     reason: str = ""
     pause: float = FIRST_PAUSE
     next_probe: float = 0.0
+    heard: bool = False
+    _first: float = 0.0
+    _failing: int = 0
+    _in_doubt: bool = False
     _weight: int = 0
     _open: bool = False
     _probing: bool = False
@@ -54,34 +80,55 @@ class Breaker:
 
     def allows(self, now: float) -> bool:
         """Tell whether a request may go out now."""
-        return not self._open or (not self._probing and now >= self.next_probe)
+        return not self._open or (now >= self.next_probe and (self._in_doubt or not self._probing))
+
+    @property
+    def gives_up_at(self) -> float | None:
+        """Tell when the patience ends; None where it does not run."""
+        if not self._open or self.since is None or (self._in_doubt and self._failing < MANY):
+            return None
+        return self.since + self.patience
 
     def gave_up(self, now: float) -> bool:
         """Tell whether the endpoint has been down for longer than the patience."""
-        return self._open and self.since is not None and now - self.since > self.patience
+        end = self.gives_up_at
+        return end is not None and now > end
 
-    def sent(self) -> bool:
+    def blames_rows(self, now: float) -> bool:
+        """Tell whether a failure that comes now is an attempt of its row, and not a look at the endpoint."""
+        if not self._open:
+            return True
+        if not self._in_doubt or self.since is None:
+            return False
+        # An endpoint that is there and gone in turns begins its grace anew each time, but not for ever.
+        return now - self.since > GRACE or now - self._first > self.patience
+
+    def sent(self, now: float) -> bool:
         """Note that a request goes out, which `allows` has allowed; tell whether it is a probe."""
         if self._open:
             self._probing = True
+            if self._in_doubt:
+                self.next_probe = now + FIRST_PAUSE
         return self._open
 
     def lost(self) -> None:
         """Note that a probe ended without a verdict."""
         self._probing = False
 
-    def record(self, verdict: Verdict, now: float, *, probe: bool) -> None:
-        """Note what came of a request. Whoever says "too fast" or refuses a row is up."""
+    def record(self, verdict: Verdict, now: float, *, probe: bool, again: bool = False) -> None:
+        """Note what came of a request. Whoever says "too fast" or refuses a row is up.
+
+        `again` tells that the same request has failed in this way before.
+        """
         if probe:
             self._probing = False
         if not isinstance(verdict, RetryAfter) or verdict.rate_limited:
+            self.heard = True
             self._close()
             return
         if verdict.down:
-            self.reason = verdict.reason
-            if self.since is None:
-                self.since = now - verdict.seconds
-        if probe:
+            self._doubt(verdict, now, again=again)
+        if probe and not self._in_doubt:
             self.pause = min(self.pause * 2.0, LONGEST_PAUSE)
             self.next_probe = now + (self.pause if verdict.wait is None else min(verdict.wait, LONGEST_PAUSE))
         elif verdict.down and not self._open:
@@ -91,9 +138,26 @@ class Breaker:
                 self.pause = FIRST_PAUSE
                 self.next_probe = now + FIRST_PAUSE
 
+    def _doubt(self, verdict: RetryAfter, now: float, *, again: bool) -> None:
+        """Tell anew whether the endpoint or the requests are to blame, after one more that says `down`."""
+        self.reason = verdict.reason
+        self._failing += not again
+        few = self._failing < MANY
+        # One that has answered nothing yet may have been asked nothing but what it cannot answer.
+        unproved = not self.heard and verdict.kind == "server_error"
+        in_doubt = verdict.kind not in _NOBODY_THERE and (few or unproved)
+        if self.since is None:
+            self.since = self._first = now - verdict.seconds
+        elif in_doubt != self._in_doubt:
+            self.since = now - verdict.seconds
+            self.pause = FIRST_PAUSE
+        self._in_doubt = in_doubt
+
     def _close(self) -> None:
         self.since = None
         self.reason = ""
+        self._failing = 0
+        self._in_doubt = False
         self._weight = 0
         self._open = False
         self.pause = FIRST_PAUSE

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
 
 from corpusmill.chat.allowance import Allowance
-from corpusmill.chat.breaker import Breaker
+from corpusmill.chat.breaker import FAILED_BEFORE, Breaker
 from corpusmill.chat.bucket import Bucket, full_bucket
 from corpusmill.chat.concurrency import Concurrency
 from corpusmill.chat.pace import Pace
@@ -56,7 +56,7 @@ class Permit:
     It is given back when the block ends, and no block may sleep in it.
     """
 
-    __slots__ = ("_limiter", "marks", "number", "probe", "sent", "settled", "tokens")
+    __slots__ = ("_limiter", "again", "marks", "number", "probe", "sent", "settled", "tokens")
 
     def __init__(self, limiter: Limiter, tokens: float) -> None:
         """Prepare to ask for a permit for a request of about so many tokens."""
@@ -66,6 +66,7 @@ class Permit:
         self.number = 0
         self.marks = (0.0, 0.0)
         self.probe = False
+        self.again = FAILED_BEFORE.get()
         self.settled = False
 
     async def __aenter__(self) -> Self:
@@ -84,7 +85,8 @@ class Permit:
     def settle(self, verdict: Verdict, tokens_used: float | None = None) -> Verdict:
         """Tell what came of the attempt and, where the server told, how many tokens it used.
 
-        Give the verdict back: a failed look at an endpoint that is down does not count as the row's attempt.
+        Give the verdict back: a failed look at an endpoint that is down does not count as the row's attempt, unless
+        the row itself is to blame by all that is known.
         """
         return self._limiter.settle(self, verdict, tokens_used)
 
@@ -166,7 +168,7 @@ class Limiter:
         permit.marks = (self._requests.spend(1.0), self._tokens.spend(permit.tokens))
         permit.sent = now
         permit.number = self.pace.sent(now)
-        permit.probe = self.breaker.sent()
+        permit.probe = self.breaker.sent(now)
         self.out += 1
         return True
 
@@ -174,10 +176,13 @@ class Limiter:
         if not self.concurrency.allows(self.out):
             return Wait(reason="as many are out as may be", until=None)
         if not self.breaker.allows(now):
-            gives_up = (self.breaker.since or now) + self.breaker.patience + GIVE_UP_AFTER
-            # A probe may hang; the patience ends all the same.
-            until = gives_up if self.breaker.state == "probing" else self.breaker.next_probe
-            return Wait(reason=f"{self._name} is down: {self.breaker.reason}", until=until, gives_up=gives_up)
+            until, end = self.breaker.next_probe, self.breaker.gives_up_at
+            gives_up = None if end is None else end + GIVE_UP_AFTER
+            if gives_up is not None and now >= until:
+                # The probe is out, and may hang; the patience ends all the same.
+                until = gives_up
+            what = "fails what it is asked" if end is None else "is down"
+            return Wait(reason=f"{self._name} {what}: {self.breaker.reason}", until=until, gives_up=gives_up)
         if self._paused_until > now:
             return Wait(reason=self._pause_reason, until=self._paused_until)
         for bucket, of_tokens in self._buckets:
@@ -218,8 +223,8 @@ class Limiter:
         permit.settled = True
         down = isinstance(verdict, RetryAfter) and verdict.down
         was_open = self.breaker.state != "closed"
-        if down or self.breaker.since is not None:
-            self.breaker.record(verdict, now, probe=permit.probe)
+        if down or self.breaker.since is not None or not self.breaker.heard:
+            self.breaker.record(verdict, now, probe=permit.probe, again=permit.again)
         if self._buckets:
             self._settle_tokens(permit, verdict, tokens_used, now)
         if isinstance(verdict, Accepted | Unparsed):
@@ -227,7 +232,7 @@ class Limiter:
         elif isinstance(verdict, RetryAfter):
             if verdict.rate_limited:
                 self._slow_down(permit, verdict, now)
-            if down and was_open and not verdict.possibly_paid:
+            if down and was_open and not verdict.possibly_paid and not self.breaker.blames_rows(now):
                 verdict = replace(verdict, counted=False)
         if verdict.rates is not None:
             self._obey(verdict.rates, permit, now)

@@ -2,7 +2,7 @@
 
 Attempts count failures, never rate limits. The deadline counts what attempts took and what back-off took,
 not waiting for permits, for limits or for an endpoint that is down; all of that happens inside `attempt` or
-is told by the verdict.
+is told by the verdict. What uses up neither is asked again after `LONGEST_PAUSE` at the latest.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import tenacity
 
+from corpusmill.chat.breaker import FAILED_BEFORE
+from corpusmill.chat.limits import LONGEST_PAUSE
 from corpusmill.chat.verdict import RetryAfter, RowFailed, Unparsed
 
 if TYPE_CHECKING:
@@ -60,7 +62,11 @@ async def with_retries(
         if number == 1:
             number = 2
             return first
-        verdict = await attempt(number)
+        before = FAILED_BEFORE.set(history.down)
+        try:
+            verdict = await attempt(number)
+        finally:
+            FAILED_BEFORE.reset(before)
         number += 1
         history.add(verdict)
         return verdict
@@ -86,6 +92,7 @@ class _History:
     unparsed: int = 0
     spent: float = 0.0
     possibly_paid: bool = False
+    down: bool = False
 
     def add(self, verdict: Timed) -> None:
         self.tries += 1
@@ -94,6 +101,7 @@ class _History:
             self.failures += 1
         if isinstance(verdict, RetryAfter):
             self.possibly_paid = self.possibly_paid or verdict.possibly_paid
+            self.down = self.down or verdict.down
             self.limited_in_a_row = self.limited_in_a_row + 1 if verdict.rate_limited else 0
             self.failures += verdict.counted and not verdict.rate_limited
             if verdict.rate_limited or not verdict.counted:
@@ -107,10 +115,12 @@ class _History:
     def wait(self, state: tenacity.RetryCallState) -> float:
         verdict = _verdict(state)
         told = verdict.wait if isinstance(verdict, RetryAfter) else None
-        if told is not None and told > 0:
-            return told
-        # A server that says "in 0 seconds" time and again is not asked in a tight loop.
         limited = isinstance(verdict, RetryAfter) and verdict.rate_limited
+        if told is not None and told > 0:
+            # What does not use up the deadline has no other bound, and the limiter's pause is no longer either.
+            bounded = isinstance(verdict, RetryAfter) and (limited or not verdict.counted)
+            return min(told, LONGEST_PAUSE) if bounded else told
+        # A server that says "in 0 seconds" time and again is not asked in a tight loop.
         power = min((self.limited_in_a_row if limited else self.failures) - 1, _LARGEST_POWER)
         return self.random() * min(self.policy.backoff_max, self.policy.backoff * 2.0 ** max(power, 0))
 
@@ -119,7 +129,7 @@ class _History:
         if isinstance(verdict, RetryAfter) and (verdict.rate_limited or not verdict.counted):
             return False
         self.spent += state.upcoming_sleep
-        return self.failures >= self.policy.attempts or self.spent > self.policy.deadline
+        return self.failures >= self.policy.attempts or self.spent >= self.policy.deadline
 
     def given_up(self, state: tenacity.RetryCallState) -> Verdict:
         verdict = _verdict(state)
