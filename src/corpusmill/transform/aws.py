@@ -270,6 +270,11 @@ def _meaning(error: Any, code: str) -> Exception:
         return ComeBackLaterError(
             f"{said}; wait until other jobs have ended or ask for a larger quota, then run the same command"
         )
+    if code == "NoSuchBucket":
+        name = error.response["Error"].get("BucketName")
+        return EndpointError(
+            f"{said}{f' ({name})' if name else ''}; create the bucket that s3 names, or mend its name"
+        )
     return EndpointError(f"{said}; check model_name, instance_type, s3 and region")
 
 
