@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from corpusmill.endpoints.prices import Prices, prices_of
 from corpusmill.endpoints.sagemaker import SageMakerTransform
@@ -70,7 +70,7 @@ class JobPlan:
     """What a job would do. `cost` is in US dollars, `seconds` what the stated limits alone demand; None: not known.
 
     `sink` says what a run would do with its sink: `write`, `rebuild`, `skip` (nothing to do) or `refuse`.
-    `notes` are for the reader.
+    `notes` are for the reader. An endpoint that is `billed_by` hours has its cost and time in a note of its own.
     """
 
     rows: int
@@ -83,6 +83,7 @@ class JobPlan:
     seconds: float | None
     sink: str
     notes: tuple[str, ...]
+    billed_by: Literal["tokens", "hours"] = "tokens"
 
     def as_dict(self) -> dict[str, Any]:
         """Give the plan as JSON-ready values."""
@@ -275,6 +276,7 @@ def _told(
         ),
         sink=decision,
         notes=tuple(_notes(job, counting, prompts, (prompt_tokens + completion_tokens, cost), refused)),
+        billed_by="hours" if isinstance(job.endpoint, SageMakerTransform) else "tokens",
     )
 
 

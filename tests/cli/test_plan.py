@@ -353,6 +353,24 @@ def test_a_plan_is_told_in_words_that_need_no_explanation(tmp_path: Path) -> Non
     assert "output: it is up to date; a run would do nothing" in said
 
 
+def test_a_plan_of_a_transform_job_speaks_of_hours_and_of_no_price_of_tokens(tmp_path: Path) -> None:
+    """One job in one shard, and nobody is asked for the price of a million tokens."""
+    where = {
+        "model_name": "tildeopen-30b-64k",
+        "model": "tildeopen-30b-64k",
+        "region": "eu-north-1",
+        "instance_type": "ml.g6.48xlarge",
+        "s3": "s3://bucket/nightly",
+        "tokens_per_second": 1,
+        "price_per_hour": 3_600,
+    }
+    said = "\n".join(told(plan_job(job(tmp_path, TEXTS, endpoint={"sagemaker_transform": where}))))
+    assert "note: transform job: 1 shard of about" in said
+    assert "hours of work" in said
+    assert "no price is known" not in said
+    assert "limits a minute" not in said
+
+
 def test_the_command_gives_the_plan_as_json(
     tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:

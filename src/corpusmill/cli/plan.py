@@ -65,17 +65,7 @@ def told(plan: JobPlan) -> Iterator[str]:
     for prompt in plan.prompts:
         if prompt.requests:
             yield f"  {prompt.into}: {_tokens(prompt)}, judging by {prompt.rests_on}"
-    if plan.cost is None:
-        yield (
-            "cost: no price is known; the job may state prices, in US dollars for a million tokens: "
-            "prices: {prompt: 0.10, completion: 0.40}"
-        )
-    else:
-        yield f"cost: {ranged(plan.cost, money=True)}, by {_prices(plan.prices)}"
-    if plan.seconds is None:
-        yield "time: it depends on how fast the endpoint answers, as the job states no limits a minute"
-    else:
-        yield f"time: at least {duration(plan.seconds)} at the limits that the job states"
+    yield from _cost_and_time(plan)
     if plan.sink == "skip":
         yield "output: it is up to date; a run would do nothing"
     if plan.sink == "rebuild":
@@ -87,6 +77,21 @@ def told(plan: JobPlan) -> Iterator[str]:
         )
     for note in plan.notes:
         yield f"note: {note}"
+
+
+def _cost_and_time(plan: JobPlan) -> Iterator[str]:
+    """Say what is known of both; where hours are paid for, the note about the job says both."""
+    if plan.cost is not None:
+        yield f"cost: {ranged(plan.cost, money=True)}, by {_prices(plan.prices)}"
+    elif plan.billed_by == "tokens":
+        yield (
+            "cost: no price is known; the job may state prices, in US dollars for a million tokens: "
+            "prices: {prompt: 0.10, completion: 0.40}"
+        )
+    if plan.seconds is not None:
+        yield f"time: at least {duration(plan.seconds)} at the limits that the job states"
+    elif plan.billed_by == "tokens":
+        yield "time: it depends on how fast the endpoint answers, as the job states no limits a minute"
 
 
 def _tokens(plan: JobPlan | PromptPlan) -> str:

@@ -27,7 +27,9 @@ class TransformEstimate:
 
     def told(self) -> str:
         """Say it in a line."""
-        pieces = [f"{self.shards:,} shards of about {self.size / 2**20:,.1f} MiB in all"]
+        pieces = [
+            f"{self.shards:,} shard{'s' if self.shards != 1 else ''} of about {self.size / 2**20:,.1f} MiB in all"
+        ]
         if self.hours is None:
             pieces.append("state tokens_per_second to see the hours")
         else:
