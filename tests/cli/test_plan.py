@@ -364,7 +364,7 @@ def test_a_plan_of_a_transform_job_speaks_of_hours_and_of_no_price_of_tokens(tmp
         "tokens_per_second": 1,
         "price_per_hour": 3_600,
     }
-    said = "\n".join(told(plan_job(job(tmp_path, TEXTS, endpoint={"sagemaker_transform": where}))))
+    said = "\n".join(told(plan_job(job(tmp_path, [*TEXTS], endpoint={"sagemaker_transform": where}))))
     assert "note: transform job: 1 shard of about" in said
     assert "hours of work" in said
     assert "no price is known" not in said
