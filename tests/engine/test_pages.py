@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import msgspec
@@ -9,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from corpusmill import Translate
+from corpusmill.engine.outputs import FailureLog
 from corpusmill.engine.pages import HEAVY_BYTES, Binder, OpenChunk
 from corpusmill.engine.tally import Ledger
 from corpusmill.exchange import read_completion
@@ -78,7 +80,7 @@ def test_of_a_chunk_that_will_never_be_whole_the_rows_that_are_complete_are_coun
         schema=pa.schema([]),
         telemetry=False,
         ledger=ledger,
-        failed=lambda row, into, _outcome: failed.append((row, into)),
+        failed=lambda row, into, _outcome, _own: failed.append((row, into)),
     )
     binder.count(chunk)
     assert list(chunk.complete()) == [1, 2, 3, 4, 5, 6]
@@ -88,3 +90,33 @@ def test_of_a_chunk_that_will_never_be_whole_the_rows_that_are_complete_are_coun
     assert ledger.prompts[1].errors == {"too_slow": 1}
     assert failed == [(105, "text_lt")]
     assert {sample.row for sample in ledger.samples} <= {101, 102, 104, 105, 106}
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"content": None, "refusal": 'I cannot translate: "The patient, Ann Lee, is ill."'},
+        {"content": "I'm sorry, but I cannot translate this: The patient, Ann Lee, is ill."},
+    ],
+)
+def test_the_list_of_failures_quotes_no_answer_either(message: dict[str, str | None]) -> None:
+    """An answer may say what the row says; the outcome in the dataset tells it all."""
+    chunk, log = opened(2), FailureLog()
+    body = json.dumps({"choices": [{"finish_reason": "stop", "message": message}]}).encode()
+    chunk.answers[0][0] = Answer(completion=read_completion(body), origin="live")
+    schema = pa.schema([*KEPT, *new_fields(PROMPT, telemetry=False)])
+    binder = Binder(
+        prompts=[PROMPT],
+        kept_columns=["text"],
+        schema=schema,
+        telemetry=False,
+        ledger=Ledger([PROMPT.into]),
+        failed=log.add,
+    )
+    outcome = binder.bind(chunk).to_pylist()[0]["text_lv_outcome"]
+    (line,) = map(json.loads, log.lines())
+    log.close()
+    assert "Ann Lee" in outcome["error"]
+    assert line["status"] == outcome["status"] == "refused"
+    assert line["error"].startswith("the model refused: …")
+    assert "Ann" not in line["error"]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import traceback
 from typing import TYPE_CHECKING, Any
 
 import attr
+import httpx
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -212,6 +214,73 @@ def test_text_of_the_corpus_is_in_the_dataset_and_in_the_report_s_samples_and_no
     assert reports <= holding
     assert all((tmp_path / name).is_file() for name in early)
     assert KEY.encode() not in everything_in(tmp_path)
+
+
+def repeating(kind: str) -> httpx.MockTransport:
+    """Stand for a server that repeats every request it refuses, in one way or another: in turn, or each alike."""
+    numbers = itertools.count()
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        text = json.loads(request.content)["messages"][-1]["content"]
+        told: list[tuple[int, Any]] = [
+            (422, {"detail": [{"loc": ["body"], "msg": "bad", "input": text}]}),
+            (400, {"error": {"message": f"bad input: {text!r}", "code": None}}),
+            (400, {"message": f"bad body: {request.content.decode()}"}),
+            (500, f"<html><body><h1>bad</h1><pre>{request.content.decode()}</pre></body></html>"),
+        ]
+        number = next(numbers)
+        if kind == "in turn":
+            status, body = told[number % len(told)] if number % 3 else (200, None)
+        else:
+            status, body = int(kind), told[1][1]
+        if body is None:
+            choice = {"index": 0, "message": {"content": "ok"}, "finish_reason": "stop"}
+            return httpx.Response(200, json={"choices": [choice]})
+        return httpx.Response(status, text=body if isinstance(body, str) else json.dumps(body))
+
+    return httpx.MockTransport(handle)
+
+
+@pytest.mark.parametrize("kind", ["in turn", "400", "401", "402", "404", "410", "500"])
+def test_a_server_that_repeats_the_row_does_not_get_its_text_out_of_the_dataset(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: str
+) -> None:
+    """Whether rows fail or the run ends: not into the error, a log, the store or the list of failures."""
+    caplog.set_level(logging.DEBUG)
+    told: list[str] = []
+    # A text that is too short for a run counts as a whole.
+    rows = [
+        CANARY[:9] if row == 1 else f"{row} says: {CANARY}, an unknown model of any kind" for row in range(60)
+    ]
+    try:
+        report = corpusmill.enrich(
+            pa.table({"text": rows}),
+            tmp_path / "out",
+            corpusmill.Ask("{text}", into="topic"),
+            endpoint=corpusmill.OpenAICompatible("http://127.0.0.1:9/v1", "any"),
+            store=store_in(tmp_path),
+            failures=corpusmill.FailurePolicy(max_failed=1.0),
+            limits=corpusmill.Limits(concurrency=1, patience=0.5),
+            retry=corpusmill.RetryPolicy(attempts=2, backoff=0.001, backoff_max=0.002),
+            transport=repeating(kind),
+        )
+    except corpusmill.CorpusmillError as error:
+        assert kind != "in turn"
+        told += [str(error), *traceback.format_exception(error)]
+    else:
+        assert kind in {"in turn", "500"}
+        assert report.outcomes["failed"] > 0
+    left = {
+        path.relative_to(tmp_path).as_posix(): path.read_bytes()
+        for path in tmp_path.rglob("*")
+        if path.is_file() and not path.name.endswith(".parquet")
+    }
+    listed = [path for path in left if path.endswith("failures.jsonl")]
+    assert bool(listed) == (not told)
+    for path, content in [*left.items(), ("told", "\n".join([*told, caplog.text]).encode())]:
+        # A report may have it, as it shows samples.
+        assert "report." in path or CANARY[:9].encode() not in content, path
+    assert b"bad" in b"\n".join([*[left[path] for path in listed], *[text.encode() for text in told]])
 
 
 HOSTILE = [

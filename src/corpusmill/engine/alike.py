@@ -5,8 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from corpusmill.errors import BrokenEndpointError
+from corpusmill.quoting import texts_in, unquoted
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from corpusmill.exchange import Message
     from corpusmill.rows.judge import Answer
 
 FIRST_ALIKE = 20
@@ -38,10 +42,11 @@ class Alike:
         self._count = 0
         self._succeeded = False
 
-    def hear(self, answer: Answer, *, ceiling: int | None, hits: int) -> None:
+    def hear(self, answer: Answer, *, ceiling: int | None, hits: int, messages: Sequence[Message]) -> None:
         """Count what a request under this ceiling came to; raise `BrokenEndpointError` when it is once too often.
 
-        `hits` are the answers that the run has found in the store so far.
+        `hits` are the answers that the run has found in the store so far, `messages` what was asked: the error does not
+        quote them.
         """
         kind = answer.kind
         # An answer that the user's own cap has cut is what was asked for.
@@ -53,7 +58,8 @@ class Alike:
         self._count = self._count + 1 if kind == self._kind else 1
         self._kind = kind
         if self._count >= self._too_many(hits):
-            reason = answer.error or _SAID.get(kind) or kind.replace("_", " ")
+            said = answer.error and unquoted(answer.error, texts_in(messages))
+            reason = said or _SAID.get(kind) or kind.replace("_", " ")
             raise BrokenEndpointError(
                 f"{self._count} requests in a row failed in the same way: {reason}. The run asks {self._url} for the "
                 f"model {self._model!r}; look at the URL, the model and the parameters. What was answered is kept"

@@ -390,7 +390,9 @@ class Engine:
                 self._failed[(pending.key, pending.ceiling)] = replace(answer, attempts=0, seconds=None)
                 if len(self._failed) > REMEMBERED_FAILURES:
                     self._failed.popitem(last=False)
-            self._alike.hear(answer, ceiling=pending.ceiling, hits=self._hits)
+            self._alike.hear(
+                answer, ceiling=pending.ceiling, hits=self._hits, messages=pending.rendered.messages
+            )
         del self._in_flight[pending.key]
         self._settle(pending, answer)
 

@@ -11,9 +11,10 @@ import msgspec
 
 from corpusmill.engine.pages import Shelf, Shelves
 from corpusmill.killpoints import reach
+from corpusmill.quoting import unquoted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     import pyarrow as pa
 
@@ -137,21 +138,21 @@ class OrderedOutput:
 
 
 class FailureLog:
-    """The rows that failed, one JSON object a line, without any text of the corpus."""
+    """The rows that failed, one JSON object a line, without any text of the corpus: what quotes it is taken out."""
 
     def __init__(self) -> None:
         """Keep the first megabyte in memory, more on disk."""
         self._file: IO[bytes] = tempfile.SpooledTemporaryFile(max_size=1 << 20)  # noqa: SIM115 - open until `close`
         self.rows = 0
 
-    def add(self, row: int, into: str, outcome: Outcome) -> None:
-        """Note a row."""
+    def add(self, row: int, into: str, outcome: Outcome, own: Iterable[str]) -> None:
+        """Note a row; `own` are the texts that were asked about and that came back."""
         self.rows += 1
         line = {
             "row": row,
             "into": into,
             "status": outcome.status,
-            "error": outcome.error,
+            "error": None if outcome.error is None else unquoted(outcome.error, own),
             "finish_reason": outcome.finish_reason,
             "attempts": outcome.attempts,
             "request_key": outcome.request_key,

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from corpusmill.engine.tally import SHOWN
 from corpusmill.outcome import Outcome
+from corpusmill.quoting import texts_in
 from corpusmill.report import Sample
 from corpusmill.rows.columns import Filling
 from corpusmill.rows.judge import Answer, judge
@@ -113,9 +114,12 @@ class Binder:
         schema: pa.Schema,
         telemetry: bool,
         ledger: Ledger,
-        failed: Callable[[int, str, Outcome], None],
+        failed: Callable[[int, str, Outcome, Iterable[str]], None],
     ) -> None:
-        """`schema` is that of the output; `kept_columns` are the source's columns in it; `failed` hears of errors."""
+        """`schema` is that of the output; `kept_columns` are the source's columns in it.
+
+        `failed` hears of errors, and which texts they may quote.
+        """
         self._prompts = prompts
         self._kept = kept_columns
         self._schema = schema
@@ -175,7 +179,7 @@ class Binder:
             if outcome.error is not None:
                 answer = answers[row]
                 errors[(answer.kind if answer else None) or outcome.status] += 1
-                self._failed(chunk.first_row + row, prompt.into, outcome)
+                self._failed(chunk.first_row + row, prompt.into, outcome, _own(asked.values[row], answer))
             if ledger.wants(prompt.into, outcome):
                 values = asked.values[row]
                 ledger.show(_sample(chunk.first_row + row, prompt, values, outcome, value), outcome)
@@ -186,6 +190,14 @@ _SKIPPED = Outcome(status="skipped", origin="skipped")
 
 def _not_asked(reason: str | None) -> Outcome:
     return _SKIPPED if reason is None else Outcome(status="failed", error=reason)
+
+
+def _own(values: Sequence[Any], answer: Answer | None) -> Iterator[str]:
+    """Give the texts that an error about a row may quote."""
+    yield from texts_in(values)
+    if answer is not None and answer.completion is not None:
+        # With all its choices and refusals, and as one text, of which a word that is in no list, say, is no quotation.
+        yield answer.completion.body.decode("utf-8", "replace")
 
 
 def _sample(row: int, prompt: Prompt, values: Sequence[Any], outcome: Outcome, value: object) -> Sample:
