@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 
 def explain_row(job: Job, row: int) -> Iterator[str]:
     """Say, for each prompt of a job, whether a run would answer a row of its source from its store; a line each."""
-    chunk = next(open_source(job.source).chunks(row), None)
+    source = open_source(job.source)
+    chunk = next(source.chunks(row), None)
     if chunk is None or chunk.batch.num_rows == 0:
-        raise SourceError(f"the source has no row {row}; rows are counted from 0")
+        raise SourceError(f"the job has no row {row}{_rows(job, source.rows)}")
     batch = chunk.batch.slice(0, 1)
     if job.mode == "off":
         yield "the mode is off: a run asks every row, whatever the store holds"
@@ -44,12 +45,20 @@ def explain_row(job: Job, row: int) -> Iterator[str]:
                     _answered(job, prompt, asked.values[0], rendered, entries)
                     or _too_long(job, store, rendered)
                     or _missed(job, prompt, rendered, entries)
-                    or _nearest(store, renderer, rendered)
+                    or _nearest(job, store, renderer, rendered)
                 )
                 why = f"{why} (request key {key.hex()})"
             yield f"{prompt.into}: {why}"
     finally:
         store.close()
+
+
+def _rows(job: Job, rows: int | None) -> str:
+    """Say how rows are counted: what the job leaves out of its source has no number."""
+    chosen = [name for name in ("filter", "limit", "rows") if getattr(job.source, name) is not None]
+    there = "" if rows is None else f"; there are {rows:,}"
+    after = f", of those that source.{' and source.'.join(chosen)} leave{'s' if len(chosen) == 1 else ''}"
+    return f"{there}; rows are counted from 0{after if chosen else ''}"
 
 
 def _answered(
@@ -106,9 +115,14 @@ def _ceiling(tokens: int | None) -> str:
     return "no ceiling" if tokens is None else f"{tokens:,} tokens"
 
 
-def _nearest(store: Store, renderer: Renderer, rendered: Rendered) -> str:
+def _nearest(job: Job, store: Store, renderer: Renderer, rendered: Rendered) -> str:
+    missing = "not stored (no answer to this very request is; one that failed leaves none)"
     nearest = store.nearest(renderer.fields(rendered))
     if nearest is None:
-        return "not stored; nothing like it is"
+        return f"{missing}; nothing like it is"
     differs = ", ".join(nearest.differs)
-    return f"not stored; the nearest stored request, {nearest.entry.key.hex()}, differs in {differs}"
+    # Of the other identity only a digest is stored, and the name of the model that answered.
+    if "identity" in nearest.differs:
+        other = "" if nearest.model is None else f", and {nearest.model!r} answered the other"
+        differs += f" (this one's identity is {job.endpoint.identity!r}{other})"
+    return f"{missing}; the nearest stored request, {nearest.entry.key.hex()}, differs in {differs}"

@@ -190,7 +190,58 @@ def test_a_row_is_explained_as_a_run_would_meet_it(
     assert "not stored" in said
     assert "differs in temperature" in said
     assert main(["store", "explain", written(tmp_path, endpoint), "--row", "6"]) == 2
-    assert "no row 6" in capsys.readouterr().err
+    assert "the job has no row 6; there are 6; rows are counted from 0\n" in capsys.readouterr().err
+
+
+def test_rows_are_counted_among_those_that_the_job_reads(
+    tmp_path: Path, endpoint: FakeEndpoint, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And a number beyond them is refused with what leaves rows out."""
+    path = written(tmp_path, endpoint)
+    job = json.loads((tmp_path / "job.json").read_text("utf-8"))
+    job["source"] = {"path": job["source"], "rows": [1, 3], "filter": [["text", "is not null"]]}
+    (tmp_path / "job.json").write_text(json.dumps(job), "utf-8")
+    assert main(["run", path, "--quiet"]) == 0
+    assert main(["store", "explain", path, "--row", "1"]) == 0
+    assert "answered in the store" in capsys.readouterr().out
+    assert main(["store", "explain", path, "--row", "2"]) == 2
+    said = capsys.readouterr().err
+    assert (
+        "the job has no row 2; rows are counted from 0, of those that source.filter and source.rows leave"
+        in said
+    )
+    assert main(["store", "explain", "--help"]) == 0
+    assert "that filter, limit and rows of the job's source leave" in " ".join(
+        capsys.readouterr().out.split()
+    )
+
+
+def test_a_row_whose_request_failed_has_no_answer_and_is_told_so(
+    tmp_path: Path, endpoint: FakeEndpoint, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before the nearest request is named, which is that of another row."""
+    endpoint.script(lambda request, _attempt: "400" if "number 2." in str(request) else None)
+    assert main(["run", written(tmp_path, endpoint), "--limit", "5", "--quiet"]) == 0
+    said = explained(tmp_path, endpoint, capsys, row=2)
+    missing, _, nearest = said.partition("; the nearest stored request")
+    assert "not stored (no answer to this very request is; one that failed leaves none)" in missing
+    assert "differs in messages" in nearest
+    assert "identity" not in nearest
+
+
+def test_another_identity_is_named_with_the_model_that_answered(
+    tmp_path: Path, endpoint: FakeEndpoint, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The one by its text, the other by what is kept of it."""
+    assert main(["run", written(tmp_path, endpoint), "--limit", "5", "--quiet"]) == 0
+    written(tmp_path, endpoint)
+    job = json.loads((tmp_path / "job.json").read_text("utf-8"))
+    job["endpoint"]["openai_compatible"]["identity"] = "mine"
+    (tmp_path / "job.json").write_text(json.dumps(job), "utf-8")
+    capsys.readouterr()
+    assert main(["store", "explain", str(tmp_path / "job.json"), "--row", "0"]) == 0
+    said = capsys.readouterr().out
+    assert "differs in identity (this one's identity is 'mine', and 'any' answered the other)" in said
 
 
 def test_an_empty_store_has_nothing_near(
@@ -198,7 +249,7 @@ def test_an_empty_store_has_nothing_near(
 ) -> None:
     """And it says so."""
     open_store(url_in(tmp_path)).close()
-    assert "not stored; nothing like it is" in explained(tmp_path, endpoint, capsys)
+    assert "leaves none); nothing like it is" in explained(tmp_path, endpoint, capsys)
 
 
 def test_the_mode_is_part_of_the_explanation(

@@ -106,7 +106,10 @@ def copy_command(store: str, to: str) -> None:
 @store_group.command("explain")
 @click.argument("job", type=click.Path(dir_okay=False))
 @click.option(
-    "--row", type=click.IntRange(min=0), required=True, help="Number of the row in the source, from 0."
+    "--row",
+    type=click.IntRange(min=0),
+    required=True,
+    help="Number of the row, from 0, among those that filter, limit and rows of the job's source leave.",
 )
 def explain_command(job: str, *, row: int) -> None:
     """Say whether a row of JOB would be answered from the store, and if not, what differs from the nearest request."""
