@@ -8,15 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from corpusmill import Ask, OpenAICompatible, RunReport, enrich
+from corpusmill.cli import main
 from corpusmill.cli.run import _how_to_go_on, told
 from corpusmill.endpoints.prices import known_prices
 from corpusmill.page import render
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from corpusmill.testing import FakeEndpoint
 
 URL = "https://api.openai.com/v1"
 
@@ -95,6 +99,30 @@ def test_what_a_run_did_is_told_in_counts_that_add_up() -> None:
         "at most 3 requests may have been paid twice",
         "output: out",
     ]
+
+
+def test_a_quiet_run_says_nothing_and_its_help_says_so(
+    tmp_path: Path, fake_endpoint: FakeEndpoint, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What ends well has nothing to say; whoever wants counts asks for `--json`."""
+    pq.write_table(pa.table({"text": ["a"]}), tmp_path / "in.parquet")
+    asked = ["summarise", str(tmp_path / "in.parquet"), str(tmp_path / "out"), "--column", "text"]
+    where = [
+        "--base-url",
+        fake_endpoint.base_url,
+        "--model",
+        "any",
+        "--store",
+        f"sqlite:///{tmp_path / 's.db'}",
+    ]
+    assert main([*asked, *where, "--quiet"]) == 0
+    told_quietly = capsys.readouterr()
+    assert (told_quietly.out, told_quietly.err) == ("", "")
+    assert main([*asked, *where, "--quiet", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["rows"] == 1
+    for command in ("run", "translate", "summarise"):
+        assert main([command, "--help"]) == 0
+        assert "Show no progress and no summary" in " ".join(capsys.readouterr().out.split())
 
 
 def test_an_output_that_is_up_to_date_is_told_in_one_line() -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from corpusmill.cli.run import run_job
+from corpusmill.cli.run import QUIET, run_job
 from corpusmill.job import job_of
 from corpusmill.policy import DEFAULT_STORE
 
@@ -41,7 +41,7 @@ def job_options(command: Command) -> Command:
         ),
         click.option("--overwrite", is_flag=True, help="Remove all that lies in OUT, whoever wrote it."),
         click.option("--json", "as_json", is_flag=True, help="Print the report as JSON, nothing else."),
-        click.option("--quiet", is_flag=True, help="Show no progress."),
+        click.option("--quiet", is_flag=True, help=QUIET),
     ]
     for option in reversed(options):
         command = option(command)

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from corpusmill.job import Job
     from corpusmill.report import RunReport
 
+QUIET = "Show no progress and no summary; warnings, errors, --json and a preview are shown all the same."
+
 
 @click.command("run", short_help="Run a job file.")
 @click.argument("job", type=click.Path(dir_okay=False))
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
 @click.option(
     "--json", "as_json", is_flag=True, help="Print the report as JSON on standard output, nothing else."
 )
-@click.option("--quiet", is_flag=True, help="Show no progress.")
+@click.option("--quiet", is_flag=True, help=QUIET)
 @click.option(
     "--progress-every",
     type=click.FloatRange(min=0.1),

@@ -9,7 +9,7 @@ import click
 
 from corpusmill.cli.run import write_json
 from corpusmill.endpoints.sagemaker import SageMakerTransform
-from corpusmill.errors import UsageError
+from corpusmill.errors import ComeBackLaterError, UsageError
 from corpusmill.job import load_job
 from corpusmill.transform.steps import JobState, cancel, collect, states, submit
 
@@ -37,13 +37,19 @@ def transform_group() -> None:
 )
 @_JSON
 def submit_command(job: str, *, overwrite: bool, as_json: bool) -> None:
-    """Send the rows that have no answer yet; never a second time while a job holds them."""
-    _step(
+    """Send the rows that have no answer yet; never a second time while a job holds them, unless it was stopped."""
+    found = _step(
         job,
         partial(submit, overwrite=overwrite),
         as_json=as_json,
         nothing="nothing to send: every row is answered or refused",
     )
+    stopping = [state.name for state in found if state.stopped]
+    if stopping:
+        raise ComeBackLaterError(
+            f"still stopping, so that the rows are not sent anew yet: {', '.join(stopping)}; run the same command when "
+            f"`corpusmill transform status {job}` says Stopped"
+        )
 
 
 @transform_group.command("status")
@@ -72,18 +78,19 @@ def cancel_command(job: str, *, as_json: bool) -> None:
 
 def _step(
     path: str, step: Callable[[Job, SageMakerTransform], Sequence[JobState]], *, as_json: bool, nothing: str
-) -> None:
+) -> Sequence[JobState]:
     job = load_job(path)
     if not isinstance(job.endpoint, SageMakerTransform):
         raise UsageError(f"the endpoint of {path} is no sagemaker_transform, so there are no transform jobs")
     found = step(job, job.endpoint)
     if as_json:
         write_json([_plain(state) for state in found])
-        return
+        return found
     for state in found:
         click.echo(state.told())
     if not found:
         click.echo(nothing)
+    return found
 
 
 def _plain(state: JobState) -> dict[str, Any]:
