@@ -310,6 +310,22 @@ def test_a_stopped_job_fails_the_run_and_only_a_submission_starts_another(
     assert night.told(night.collect())["dagster/row_count"] == ROWS
 
 
+def test_what_is_still_stopping_is_told_and_sent_by_a_later_submission(night: Night, runs: Runs) -> None:
+    """It may yet complete; whoever submits hears that there is something left to submit."""
+    (first,) = night.submit()[JOBS]
+    made = night.fake.jobs.jobs[first]
+    made.stop.set()
+    assert made.over.wait(30)
+    made.status = "Stopping"
+    result = runs.materialise(night.definitions, assets=["translated_jobs"])
+    assert len(night.fake.jobs.jobs) == 1
+    logged = "".join(entry.user_message for entry in runs.instance.all_logs(result.run_id))
+    assert f"still stopping, so that the rows are not sent anew yet: {first}" in logged
+    made.status = "Stopped"
+    (again,) = night.submit()[JOBS]
+    assert again != first
+
+
 def test_what_lies_in_the_sink_is_judged_before_anything_is_submitted(
     night: Night, runs: Runs, job: dict[str, Any]
 ) -> None:

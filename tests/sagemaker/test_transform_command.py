@@ -124,16 +124,45 @@ def test_the_steps_apart_come_to_what_a_run_comes_to(fake: FakeSageMaker, job: P
     check_output(job.parent)
 
 
-def test_a_cancelled_job_is_started_anew(fake: FakeSageMaker, job: Path, warm: Warm) -> None:
-    """The next submit says so in words, and gives it another name."""
+@pytest.mark.parametrize("collected", [True, False])
+def test_a_cancelled_job_is_started_anew(
+    fake: FakeSageMaker, job: Path, warm: Warm, *, collected: bool
+) -> None:
+    """The next submit says so in words, and gives it another name, whether anybody has seen the first end or not."""
     fake.pace.set(0)
     (first,) = said(warm, "transform", "submit", str(job))
     said(warm, "transform", "cancel", str(job))
     assert fake.jobs.jobs[first["name"]].over.wait(30)
-    said(warm, "transform", "collect", str(job))
+    if collected:
+        said(warm, "transform", "collect", str(job))
     ended = command(warm, "transform", "submit", str(job))
+    assert (ended.code, ended.err) == (0, "")
     assert "InProgress, 0 of 3 shards done, 10 rows" in ended.out
+    assert first["name"] not in ended.out
     assert len(fake.jobs.jobs) == 2
+
+
+def test_what_is_stopping_still_is_not_sent_and_standard_error_says_what_to_do(
+    fake: FakeSageMaker, job: Path, warm: Warm
+) -> None:
+    """Its state goes to standard output as ever, the exit code says to come back; then the same command sends it."""
+    fake.pace.set(0)
+    (first,) = said(warm, "transform", "submit", str(job))
+    made = fake.jobs.jobs[first["name"]]
+    made.stop.set()
+    assert made.over.wait(30)
+    made.status = "Stopping"
+    ended = command(warm, "transform", "submit", str(job), "--json")
+    assert ended.code == 3
+    assert [state["status"] for state in json.loads(ended.out)] == ["Stopping"]
+    assert (
+        f"still stopping, so that the rows are not sent anew yet: {first['name']}; run the same" in ended.err
+    )
+    assert len(fake.jobs.jobs) == 1
+    made.status = "Stopped"
+    (again,) = said(warm, "transform", "submit", str(job))
+    assert (again["status"], again["rows"]) == ("InProgress", ROWS)
+    assert again["name"] != first["name"]
 
 
 def test_a_sink_that_holds_something_else_is_refused_before_a_job_is_paid_for(

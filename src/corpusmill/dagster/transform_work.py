@@ -17,7 +17,7 @@ from corpusmill.dagster.transform_sensor import JOBS, jobs_in, transform_of
 from corpusmill.errors import JobsAtWorkError, UsageError
 from corpusmill.fingerprint import canonical, digest
 from corpusmill.tables import open_sink
-from corpusmill.transform.steps import forget_stopped, states, submit
+from corpusmill.transform.steps import states, submit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,10 +41,17 @@ class Submission:
         """
         job = self.enrichment.job(partition)
         endpoint = _endpoint(job)
-        forget_stopped(endpoint)
         jobs = submit(job, endpoint, overwrite=self.enrichment.overwrites(open_sink(job.sink), partition))
         told = "; ".join(each.told() for each in jobs)
-        self.enrichment.context.log.info("%s", told or "nothing to send: every row is answered or refused")
+        log = self.enrichment.context.log
+        log.info("%s", told or "nothing to send: every row is answered or refused")
+        for each in jobs:
+            if each.stopped:
+                log.warning(
+                    "still stopping, so that the rows are not sent anew yet: %s; materialise this again when it has "
+                    "stopped",
+                    each.name,
+                )
         return _finished(jobs, endpoint)
 
 

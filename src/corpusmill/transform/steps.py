@@ -59,6 +59,11 @@ class JobState:
         """Whether nothing more will come of it."""
         return self.status in TERMINAL
 
+    @property
+    def stopped(self) -> bool:
+        """Whether it was told to stop: unless it completes before, nothing comes of it, and no job has its rows."""
+        return self.status in {"Stopping", "Stopped"}
+
     def told(self) -> str:
         """Say it in one line."""
         answers = f", {self.answers:,} answers taken in" if self.answers else ""
@@ -70,6 +75,9 @@ class JobState:
 
 def submit(job: Steps, endpoint: SageMakerTransform, *, overwrite: bool = False) -> list[JobState]:
     """Send the rows that have no answer and are in no job; give the jobs that hold rows of this one, created.
+
+    What somebody has stopped before is sent anew: to submit is to ask for that. The rows of a job that is still
+    stopping are not, since it may yet complete: it is given as `stopped`, and a later submission sends them.
 
     What the run that writes them would refuse is refused before anything is paid for: `overwrite` is as in `enrich`.
     Nothing is sent where the sink holds the output already.
@@ -89,6 +97,7 @@ def submit(job: Steps, endpoint: SageMakerTransform, *, overwrite: bool = False)
     check_apart(source, sink, asked=job.source)
     if sink.decide(plan.run_key, plan.job_key, overwrite=overwrite) == "skip":
         return []
+    forget_stopped(endpoint)
     call = _patience(endpoint).call
     with contextlib.closing(open_store(job.store)) as store:
         filling = Filling(chunks=source.chunks, prompts=job.prompts, store=store, run_key=plan.run_key)
