@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from corpusmill.chat.eventstream import StreamExceptionError
 from corpusmill.chat.sagemaker import SageMakerClient
+from corpusmill.chat.sagemaker_verdicts import classify_sagemaker
 from corpusmill.chat.transport import Timeouts, default_transport
 from corpusmill.chat.verdict import Accepted, RetryAfter, RowFailed, RunEnds, Verdict
 from corpusmill.endpoints.sagemaker import LANGUAGES, SageMakerEndpoint
@@ -375,3 +377,60 @@ def test_the_languages_are_the_34_of_the_model() -> None:
     """Greek is none of them."""
     assert len(LANGUAGES) == 34
     assert "el" not in LANGUAGES
+
+
+TEXT = "the model tildeopen-30b-64k does not exist, says Ann Lee"
+
+
+@pytest.mark.parametrize(
+    ("status", "said", "kind", "quoted"),
+    [
+        (400, {"error": f"bad input: {TEXT}"}, RowFailed, True),
+        (404, {"detail": [{"msg": "bad", "input": TEXT}]}, RowFailed, False),
+        (429, {"error": f"bad input: {TEXT}"}, RetryAfter, False),
+        (500, {"error": f"bad input: {TEXT}"}, RetryAfter, False),
+        (0, {"error": f"bad input: {TEXT}"}, RetryAfter, False),
+    ],
+)
+def test_what_a_container_repeats_of_the_row_is_told_to_the_row_alone(
+    status: int, said: object, kind: type, *, quoted: bool
+) -> None:
+    """And is no word of the container's, whichever name of a model it holds."""
+    body = {"OriginalStatusCode": status, "OriginalMessage": json.dumps(said), "Message": "received an error"}
+    verdict = classify_sagemaker(
+        status=424,
+        headers={"x-amzn-errortype": "ModelError"},
+        body=json.dumps(body).encode(),
+        now=0.0,
+        model="tildeopen-30b-64k",
+        request=ChatRequest(messages=[{"role": "user", "content": TEXT}]),
+    )
+    assert isinstance(verdict, kind)
+    reason = getattr(verdict, "reason", "")
+    assert reason
+    assert ("Ann Lee" in reason) == quoted
+
+
+@pytest.mark.parametrize(
+    "code", ["ThrottlingException", "ExpiredTokenException", "ValidationException", "AccessDenied"]
+)
+def test_what_the_service_repeats_of_the_row_is_in_no_message(code: str) -> None:
+    """Nor what comes in a stream that breaks off."""
+    request = ChatRequest(messages=[{"role": "user", "content": TEXT}])
+    verdict = classify_sagemaker(
+        status=400,
+        headers={"x-amzn-errortype": code},
+        body=json.dumps({"message": f"bad input: {TEXT}"}).encode(),
+        now=0.0,
+        request=request,
+    )
+    said = str(verdict.error) if isinstance(verdict, RunEnds) else getattr(verdict, "reason", "")
+    assert "bad input: …" in said
+    broken = classify_sagemaker(
+        status=200,
+        headers={},
+        error=StreamExceptionError("ModelStreamError", "StreamBroken", TEXT),
+        now=0.0,
+        request=request,
+    )
+    assert "Ann Lee" not in getattr(broken, "reason", TEXT)
