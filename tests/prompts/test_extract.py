@@ -203,7 +203,20 @@ def test_what_no_reader_takes_is_invalid(content: str) -> None:
 @pytest.mark.parametrize(
     ("schema", "message"),
     [
-        ({"type": "objekt"}, "no valid JSON schema"),
+        ({"type": "objekt"}, "no valid JSON schema, at type: 'objekt' is no type; .*did you mean 'object'"),
+        (
+            {"properties": {"a": {"type": "strin"}}},
+            "at properties/a/type: 'strin' is no type; known are string, number, integer, boolean, array, object, null",
+        ),
+        (
+            {"type": ["string", "nul"]},
+            r"\['string', 'nul'\] is no type; known are .*null \(or a list of them\)$",
+        ),
+        (
+            {"properties": {"a": "string"}},
+            'at properties/a: \'string\' is no schema; write {"type": "string"}',
+        ),
+        ({"required": "a"}, "at required: 'a' is not of type 'array'"),
         ({"$ref": "https://example.org/schema.json"}, "not followed"),
         ({"properties": {"a": {"type": "string", "pattern": "("}}}, "pattern"),
         ({"maximum": math.nan}, "no JSON"),

@@ -6,16 +6,19 @@ import json
 import re
 from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
+from difflib import get_close_matches
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, cast
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from jsonschema.exceptions import SchemaError as Invalid
     from jsonschema.exceptions import ValidationError
     from jsonschema.protocols import Validator
 
 _SHOWN: Final = 300
+_TYPES: Final = ("string", "number", "integer", "boolean", "array", "object", "null")
 
 
 class SchemaError(ValueError):
@@ -37,7 +40,7 @@ def checked_schema(schema: object) -> dict[str, Any]:
         validator_for(plain, default=Draft202012Validator).check_schema(plain)
     except Invalid as error:
         place = "/".join(map(str, error.absolute_path)) or "its top"
-        raise SchemaError(f"is no valid JSON schema, at {place}: {error.message[:_SHOWN]}") from error
+        raise SchemaError(f"is no valid JSON schema, at {place}: {_wrong(error)}") from error
     for key, value in _members(plain):
         if key in {"$ref", "$dynamicRef"} and isinstance(value, str) and not value.startswith("#"):
             raise SchemaError(f"refers to {value!r}; references outside of the schema are not followed")
@@ -47,6 +50,18 @@ def checked_schema(schema: object) -> dict[str, Any]:
             except re.error as error:
                 raise SchemaError(f"has the pattern {value!r}, which cannot be used: {error}") from error
     return plain
+
+
+def _wrong(error: Invalid) -> str:
+    """Say what is wrong with a schema; of a type, which types there are."""
+    if error.validator == "anyOf" and error.absolute_path and error.absolute_path[-1] == "type":
+        several = " (or a list of them)" if isinstance(error.instance, list) else ""
+        close = get_close_matches(str(error.instance), _TYPES, n=1)
+        near = f"; did you mean {close[0]!r}?" if close and not several else ""
+        return f"{error.instance!r} is no type; known are {', '.join(_TYPES)}{several}{near}"
+    if isinstance(error.instance, str) and error.instance in _TYPES and error.validator == "type":
+        return f'{error.instance!r} is no schema; write {{"type": "{error.instance}"}}'
+    return error.message[:_SHOWN]
 
 
 def violation(schema: str, parsed: Any) -> str | None:
