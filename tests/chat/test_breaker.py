@@ -157,11 +157,25 @@ def test_a_single_request_is_not_to_blame_where_nobody_is_there() -> None:
 
 
 def test_what_is_all_that_a_run_has_asked_may_be_to_blame_though_it_is_much() -> None:
-    """Rows that failed last time are all that is left; the patience runs all the same. A gateway's word is no row's."""
+    """Rows that failed last time may be all that is left: their attempts count again when half the patience is over."""
     breaker = failing(BROKEN, requests=5 * MANY, heard=False)
-    assert breaker.blames_rows(GRACE + 0.1)
+    breaker.record(BROKEN, 50.0, probe=True, again=True)
+    assert not breaker.blames_rows(50.0 + GRACE)
+    breaker.record(BROKEN, 51.0, probe=True, again=True)
+    assert not breaker.blames_rows(51.0 + GRACE)
+    assert breaker.blames_rows(51.1 + GRACE)
     assert breaker.gives_up_at == 100.0
-    assert not failing(AWAY, requests=5 * MANY, heard=False).blames_rows(GRACE + 0.1)
+
+
+@pytest.mark.parametrize(("verdict", "heard"), [(BROKEN, True), (AWAY, False), (REFUSED, False)])
+def test_much_that_fails_is_not_to_blame_after_an_answer_or_behind_a_gateway(
+    verdict: RetryAfter, *, heard: bool
+) -> None:
+    """However long it takes."""
+    breaker = failing(verdict, requests=5 * MANY, heard=heard)
+    breaker.record(verdict, 51.0, probe=True, again=True)
+    assert not breaker.blames_rows(99.0)
+    assert breaker.gives_up_at == 100.0
 
 
 def test_patience_and_grace_begin_anew_when_doubt_begins_or_ends() -> None:

@@ -8,6 +8,8 @@ are in doubt while they are answers, or connections that were made and dropped, 
 requests. A request that has failed before says nothing new by failing again, be it that others were answered since
 or that nothing else is left to ask. In doubt, requests go out slowly, nobody gives up, and after `GRACE` the failures
 are the rows' own again. Where nobody answers, or many different requests fail, the endpoint is down: its rows wait.
+Only where it has answered nothing at all yet, many errors 500 are in doubt too for the second half of the patience:
+they may be all that an earlier run has left.
 """
 
 from __future__ import annotations
@@ -85,8 +87,10 @@ class Breaker:
     @property
     def gives_up_at(self) -> float | None:
         """Tell when the patience ends; None where it does not run."""
-        if not self._open or self.since is None or (self._in_doubt and self._failing < MANY):
+        if not self._open or self.since is None:
             return None
+        if self._in_doubt:
+            return None if self._failing < MANY else self._first + self.patience
         return self.since + self.patience
 
     def gave_up(self, now: float) -> bool:
@@ -142,14 +146,16 @@ class Breaker:
         """Tell anew whether the endpoint or the requests are to blame, after one more that says `down`."""
         self.reason = verdict.reason
         self._failing += not again
+        began = now - verdict.seconds
+        if self.since is None:
+            self._first = began
         few = self._failing < MANY
-        # One that has answered nothing yet may have been asked nothing but what it cannot answer.
-        unproved = not self.heard and verdict.kind == "server_error"
+        unproved = not self.heard and verdict.kind == "server_error" and now - self._first > self.patience / 2
         in_doubt = verdict.kind not in _NOBODY_THERE and (few or unproved)
         if self.since is None:
-            self.since = self._first = now - verdict.seconds
+            self.since = began
         elif in_doubt != self._in_doubt:
-            self.since = now - verdict.seconds
+            self.since = began
             self.pause = FIRST_PAUSE
         self._in_doubt = in_doubt
 
