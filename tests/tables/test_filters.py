@@ -127,6 +127,36 @@ def test_whole_files_and_row_groups_that_cannot_match_are_not_read(tmp_path: Pat
 
 
 @pytest.mark.parametrize(
+    ("conditions", "count"),
+    [
+        ([["lang", "=", "lv"]], 8),
+        ([["lang", "!=", "lv"]], 4),
+        ([["lang", "is null"]], 4),
+        ([["lang", "=", "lv"], ["year", "in", [2024]]], 4),
+        ([["lang", "=", "xx"]], 0),
+        ([["lang", "=", "lv"], ["row", ">=", 0]], None),
+    ],
+    ids=str,
+)
+def test_rows_are_counted_without_reading_where_folders_alone_decide(
+    tmp_path: Path, conditions: list[Any], count: int | None
+) -> None:
+    """As many as are read then, also within a range; a condition on what lies in the files takes reading."""
+    for lang, year in (("lv", 2024), ("lv", 2025), ("en", 2025), ("__HIVE_DEFAULT_PARTITION__", 2025)):
+        inside = tmp_path / f"lang={lang}" / f"year={year}"
+        inside.mkdir(parents=True)
+        pq.write_table(TABLE.select(["row"]), inside / "a.parquet", row_group_size=2)
+    source = open_source(SourceSpec(path=tmp_path, filter=conditions, partition_types={"year": "int32"}))
+    assert source.rows == count
+    if count is not None:
+        assert sum(chunk.batch.num_rows for chunk in source.chunks()) == count
+        part = open_source(
+            SourceSpec(path=tmp_path, filter=conditions, partition_types={"year": "int32"}, rows=(1, 6))
+        )
+        assert part.rows == sum(chunk.batch.num_rows for chunk in part.chunks()) == min(5, max(0, count - 1))
+
+
+@pytest.mark.parametrize(
     ("condition", "message"),
     [
         (["lnag", "=", "lv"], "source.filter names 'lnag': there is no column 'lnag'; did you mean 'lang'"),

@@ -150,7 +150,7 @@ def _parquet_batches(
                 skip -= rows
                 continue
             if not columns:
-                yield _rows_without_columns(rows - skip)
+                yield rows_without_columns(rows - skip)
                 skip = 0
                 continue
             width = _rows_at_a_time(file, group, columns)
@@ -162,7 +162,7 @@ def _parquet_batches(
                 skip = 0
 
 
-def _rows_without_columns(rows: int) -> pa.RecordBatch:
+def rows_without_columns(rows: int) -> pa.RecordBatch:
     """Rows still count when none of a file's own columns is wanted (only a hive key, say)."""
     return pa.RecordBatch.from_arrays([pa.nulls(rows)], names=[""])
 
@@ -200,7 +200,7 @@ def _ipc_batches(
             if skip >= batch.num_rows:
                 skip -= batch.num_rows
                 continue
-            yield (batch.select(list(columns)) if columns else _rows_without_columns(batch.num_rows)).slice(
+            yield (batch.select(list(columns)) if columns else rows_without_columns(batch.num_rows)).slice(
                 skip
             )
             skip = 0

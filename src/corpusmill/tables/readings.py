@@ -15,7 +15,14 @@ from pyarrow import ipc
 from pyarrow import types as pt
 
 from corpusmill.errors import SourceError
-from corpusmill.tables.files import CHUNK_BYTES, CHUNK_ROWS, Footer, promising_groups, read_batches
+from corpusmill.tables.files import (
+    CHUNK_BYTES,
+    CHUNK_ROWS,
+    Footer,
+    promising_groups,
+    read_batches,
+    rows_without_columns,
+)
 from corpusmill.tables.locate import FileState, check_state, look_at
 from corpusmill.tables.schemas import fitted, without_views
 from corpusmill.tables.storable import has_type, schema_like
@@ -55,16 +62,25 @@ class FilesReading:
     ) -> None:
         self._footers = footers
         self._condition = condition
+        self._read = schema_like(full, [full.field(name) for name in read])
         self.schema = schema
         wanted = [*schema.names, *(name for name in read if name not in schema.names)]
         self._wanted = schema_like(full, [full.field(name) for name in wanted])
 
     def rows(self) -> int | None:
-        """The sum over the footers, unless a filter or a stream stands before it."""
-        if self._condition is not None:
-            return None
-        known = [footer.rows for footer in self._footers]
+        """The sum over the footers, unless a stream stands before it, or a filter on more than the folders' keys."""
+        known = [self._rows_of(footer) for footer in self._footers]
         return None if None in known else sum(rows for rows in known if rows is not None)
+
+    def _rows_of(self, footer: Footer) -> int | None:
+        """The rows of a file that fulfil the condition; None where only reading would tell."""
+        if self._condition is None:
+            return footer.rows
+        if any(name in footer.schema.names for name in self._read.names):
+            return None
+        # The keys of its folders are the same for all rows of a file, so that one row stands for them.
+        keys = fitted(rows_without_columns(1), self._read, footer.state)
+        return footer.rows if where(keys, self._condition).num_rows else 0
 
     def state(self) -> Any:
         """Path, size, and modification time or ETag of each file."""
@@ -80,7 +96,7 @@ class FilesReading:
     def files_of(self, start: int, stop: int) -> tuple[FileState, ...]:
         """The files that hold the rows [start, stop); all of them where only reading would tell."""
         states = tuple(footer.state for footer in self._footers)
-        if self.rows() is None:
+        if self._condition is not None or self.rows() is None:
             return states
         found = []
         first = 0
