@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from corpusmill.cli import main
+from corpusmill.cli.progress import Display
 from corpusmill.testing import FakeEndpoint
 
 if TYPE_CHECKING:
@@ -74,6 +75,18 @@ def test_a_preview_asks_the_first_of_the_rows_that_the_job_would_ask(
         assert main(["run", job, "--limit", str(limit), "--quiet"]) == 0
     said = capsys.readouterr().out
     assert [number for number in range(10) if f"about the number {number}." in said] == numbers
+
+
+def test_a_preview_knows_how_many_rows_it_asks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """So that its progress can say how long they will take."""
+    totals = []
+    monkeypatch.setattr(Display, "__call__", lambda _self, progress: totals.append(progress.total))
+    source = {"path": str(tmp_path / "in.parquet"), "rows": [4, 9]}
+    with FakeEndpoint(latency=0.6) as endpoint:
+        assert main(["run", written(tmp_path, endpoint, source=source), "--limit", "3"]) == 0
+    assert set(totals) == {3}
 
 
 def test_a_preview_of_a_narrowed_refresh_asks_only_the_rows_that_the_job_would(

@@ -18,6 +18,7 @@ from corpusmill.run import enrich_batches
 from corpusmill.tables import open_source
 
 if TYPE_CHECKING:
+    from corpusmill.engine.engine import Progress
     from corpusmill.job import Job
     from corpusmill.tables import SourceSpec
 
@@ -30,6 +31,12 @@ def preview(job: Job, *, limit: int, as_json: bool, quiet: bool) -> None:
     source = open_source(_first(job.source, limit))
     reports: list[RunReport] = []
     with Display(quiet=quiet) as display:
+
+        def show(progress: Progress) -> None:
+            display(
+                replace(progress, total=source.rows)
+            )  # the run reads a stream, which has no number of rows
+
         batches = list(
             enrich_batches(
                 pa.RecordBatchReader.from_batches(source.schema, (chunk.batch for chunk in source.chunks())),
@@ -43,7 +50,7 @@ def preview(job: Job, *, limit: int, as_json: bool, quiet: bool) -> None:
                 failures=replace(job.failures, max_failed=1.0),
                 budget=job.budget,
                 prices=job.prices,
-                progress=display,
+                progress=show,
                 on_report=reports.append,
             )
         )
