@@ -19,7 +19,7 @@ from corpusmill.fingerprint import canonical, digest
 from corpusmill.policy import Budget, FailurePolicy, Limits, RetryPolicy
 from corpusmill.prompts.columns import is_text, resolve_column
 from corpusmill.prompts.prompt import Rendered
-from corpusmill.prompts.template import NAMES, unnamed
+from corpusmill.prompts.template import NAMES, check_closed, unnamed
 from corpusmill.rows.columns import new_fields
 
 if TYPE_CHECKING:
@@ -168,15 +168,24 @@ def check_input(schema: pa.Schema, prompt: Prompt, wanted: Input) -> None:
 
 
 def check_braces(schema: pa.Schema, prompt: Prompt) -> None:
-    """Raise `PromptError` for a column in braces whose name no template can hold: rows would be sent the braces."""
+    """Raise `PromptError` for a column in braces that are sent as they stand.
+
+    No template can hold its name, or they are not closed.
+    """
     content = prompt.content()
-    for text in _texts([content.get(name) for name in ("system", "template", "messages")]):
-        for name, place in unnamed(text):
-            if name in schema.names:
-                raise PromptError(
-                    f"the prompt into {prompt.into!r} has {'{' + name + '}'!r} at {place} of a text, which would be "
-                    f"sent as it stands, though {name!r} is a column: {NAMES}"
-                )
+    for key, what in (
+        ("system", "the system message"),
+        ("template", "the template"),
+        ("messages", "a message"),
+    ):
+        for text in _texts(content.get(key)):
+            for name, place in unnamed(text):
+                if name in schema.names:
+                    raise PromptError(
+                        f"the prompt into {prompt.into!r} has {'{' + name + '}'!r} at {place} of a text, which would "
+                        f"be sent as it stands, though {name!r} is a column: {NAMES}"
+                    )
+            check_closed(text, f"{what} of the prompt into {prompt.into!r}", schema.names)
 
 
 def _texts(value: object) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -66,9 +67,44 @@ def test_a_column_in_braces_that_no_template_can_name_is_refused(
         attempt(tmp_path, fake_endpoint, prompt, table=table)
 
 
+@pytest.mark.parametrize(
+    ("prompt", "place"),
+    [
+        (Ask("{text} beside {text", into="out"), "'{text' at line 1, character 15"),
+        (Ask("{text}", system="About\n{text: it", into="out"), "'{text' at line 2, character 1"),
+        (
+            Ask(messages=[{"role": "user", "content": ["{text}", "{doc.b"]}], into="out"),
+            "'{doc.b' at line 1, cha",
+        ),
+        (
+            Ask(
+                messages=[{"role": "user", "content": ["{text}", {"type": "text", "text": "of {label"}]}],
+                into="out",
+            ),
+            "'{label' at line 1, character 4",
+        ),
+        (Ask('{text} as {label: "a {text", n: 1}', into="out"), "'{text' at line 1, character 22"),
+    ],
+    ids=["template", "system", "messages", "part", "quoted"],
+)
+def test_a_column_after_a_brace_that_is_not_closed_is_refused(
+    tmp_path: Path, fake_endpoint: FakeEndpoint, prompt: Ask, place: str
+) -> None:
+    """The brace and the name would be sent in the place of the row's text."""
+    table = pa.table({"text": ["a"], "label": ["b"], "doc": [{"b": "c"}]})
+    with pytest.raises(
+        PromptError,
+        match=f"(template|message) of the prompt into 'out' has {re.escape(place)}.*a brace that is not closed; write",
+    ):
+        attempt(tmp_path, fake_endpoint, prompt, table=table)
+
+
 def test_other_braces_are_text(tmp_path: Path, fake_endpoint: FakeEndpoint) -> None:
     """JSON and code in a template stay what they are, also where a word in them is a column."""
-    prompt = Ask('{text}: answer {"id": 1}, { text }, {Text Column}', into="out")
+    prompt = Ask(
+        '{text}: answer {"id": 1}, { text }, {Text Column}, {text: "a {b", n: 1}, {textual, {"text": "{',
+        into="out",
+    )
     report = enrich(
         TABLE,
         tmp_path / "out",

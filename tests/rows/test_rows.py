@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +16,7 @@ from corpusmill.fingerprint import Fingerprint
 from corpusmill.prompts.ask import Ask
 from corpusmill.prompts.fields import is_blank
 from corpusmill.prompts.prompt import Rendered
+from corpusmill.prompts.template import unclosed
 from corpusmill.rows.columns import Filling, new_fields, outcome_type
 from corpusmill.rows.judge import Answer, is_empty, judge, next_ceiling, repeats, response_field
 from corpusmill.rows.render import Renderer
@@ -142,6 +142,7 @@ def test_a_template_without_a_column_is_refused(template: str) -> None:
             "Of {Text Column}",
             r" \('\{Text Column\}' at line 1, character 4 is text: templates name columns by let",
         ),
+        ("Of {doc.text", r" \('\{doc\.text' at line 1, character 4 is not closed; write \{doc\.text\}\)$"),
         ("text}", r"where the row's text belongs$"),
     ],
 )
@@ -152,30 +153,44 @@ def test_what_looks_like_a_placeholder_and_is_none_is_pointed_at(template: str, 
 
 
 @pytest.mark.parametrize(
-    ("template", "place"),
+    ("text", "found"),
     [
-        ("{text", "'{text' at line 1, character 1"),
-        ("{a} and\n{{b}} and {doc.b, {c}", "'{doc.b' at line 2, character 11"),
-        ("{text {a}", "'{text' at line 1, character 1"),
+        ("{text", [("text", "line 1, character 1")]),
+        ("{a} and\n{{b}} and {doc.b, {c}", [("doc.b", "line 2, character 11")]),
+        ("{text {a}", [("text", "line 1, character 1")]),
+        ('{text and {"a": 1} {b', [("text", "line 1, character 1"), ("b", "line 1, character 20")]),
+        ('{label: "a {b", n: 1}', [("b", "line 1, character 12")]),
+        ('say "{text" and "}"', [("text", "line 1, character 6")]),
+        ('{return name; // "{" opens\n}', []),
+        ('{text: "}", n: "a{1}b"} {text}', []),
+        ('{text\n: 5"}', []),
+        ("{a} { text", []),
+        ("{a} {", []),
+        ('{a} {"n": 1', []),
+        ("{a} }{", []),
+        ("{a} {1", []),
     ],
 )
-def test_a_brace_before_a_name_that_is_not_closed_is_refused_with_its_place(
-    template: str, place: str
-) -> None:
-    """It would be sent as it is, in the place of the row's text."""
-    written = place.split("'")[1]
-    said = re.escape(f"has {place}, a brace that is not closed; write {written}}} for the column, or a blank")
-    with pytest.raises(PromptError, match=rf"^the template of the ask prompt into 'x' {said}"):
-        Ask(template, into="x")
-    with pytest.raises(PromptError, match=rf"^the system message of the ask prompt into 'x' {said}"):
-        Ask("{a}", system=template, into="x")
-    with pytest.raises(PromptError, match=rf"^messages\[0\]\.content {said}"):
-        Ask(messages=[{"role": "user", "content": template}], into="x")
+def test_braces_before_a_name_that_are_not_closed_are_found(text: str, found: list[tuple[str, str]]) -> None:
+    """What a brace in quotes opens or closes lies in the quotes too."""
+    assert list(unclosed(text)) == found
 
 
-@pytest.mark.parametrize("template", ["{a} { text", "{a} {", '{a} {"n": 1', "{a} }{", "{a} {1"])
-def test_an_open_brace_before_anything_else_is_text(template: str) -> None:
-    """Half a JSON document may be what the model is to complete."""
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{a} { text",
+        "{a} {",
+        '{a} {"n": 1',
+        "{a} }{",
+        "{a} {1",
+        '{a} {label: "a {b", n: 1}',
+        '{a} {return name; // "{" opens\n}',
+        "{a} {unknown",
+    ],
+)
+def test_an_open_brace_is_text(template: str) -> None:
+    """Half a JSON document may be what the model is to complete; where a column is meant the plan refuses it."""
     batch = pa.RecordBatch.from_pydict({"a": ["t"]})
     rendered = Renderer(Ask(template, into="x"), identity="i").ask(batch).rendered(0)
     assert rendered.messages[0]["content"] == template.replace("{a}", "t")

@@ -17,7 +17,7 @@ from corpusmill.prompts.fields import (
 )
 from corpusmill.prompts.prompt import Input, Judgement, Plain, Rendered
 from corpusmill.prompts.sampling import Sampling, wire_parameters
-from corpusmill.prompts.template import check_closed, near_miss
+from corpusmill.prompts.template import near_miss
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -92,9 +92,6 @@ class Ask:
                 [] if system is None else [{"role": "system", "content": system}]
             )
             written.append({"role": "user", "content": template})
-            for name, text in (("system message", system), ("template", template)):
-                if isinstance(text, str):
-                    check_closed(text, f"the {name} of the ask prompt into {into!r}")
             conversation = conversation_of(written, tools_column=tools_column)
         else:
             assert messages is not None

@@ -15,7 +15,7 @@ from corpusmill.exchange import ROLES
 from corpusmill.prompts.fields import is_blank
 from corpusmill.prompts.media import media_part
 from corpusmill.prompts.prompt import Input, InputKind, Plain, Rendered, Unaskable
-from corpusmill.prompts.template import check_closed, parse_template
+from corpusmill.prompts.template import parse_template
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -262,7 +262,7 @@ def _message_template(message: Mapping[str, Any], position: int, slots: _Slots) 
 
 def _value_template(value: object, where: str, slots: _Slots) -> Callable[[Sequence[Any]], Any]:
     if isinstance(value, str):
-        return _text(value, where, slots)
+        return _text(value, slots)
     if isinstance(value, list | tuple):
         return _Parts(
             tuple(_part_template(part, f"{where}[{index}]", slots) for index, part in enumerate(value))
@@ -272,8 +272,7 @@ def _value_template(value: object, where: str, slots: _Slots) -> Callable[[Seque
     return _Fixed(value)
 
 
-def _text(text: str, where: str, slots: _Slots) -> _Text:
-    check_closed(text, where)
+def _text(text: str, slots: _Slots) -> _Text:
     template = parse_template(text)
     return _Text(template.literals, tuple(slots.at(path, "text") for path in template.paths))
 
@@ -292,5 +291,5 @@ def _part_template(part: object, where: str, slots: _Slots) -> Callable[[Sequenc
             slots.media.add(kind)
             return _MediaPart(kind, path, slots.at(path, "binary"))
     if isinstance(part.get("text"), str):
-        return _TextPart(_text(part["text"], where, slots))
+        return _TextPart(_text(part["text"], slots))
     return _Fixed(part)

@@ -1,8 +1,8 @@
 """Templates: `{column.path}` is replaced by the row's text, and nothing else means anything.
 
-A placeholder is a brace, a dotted path of names, a brace. Every other brace is literal, but one before a name that is
-never closed is a slip: `check_closed` refuses it. What is filled in is never looked at again, so a row whose text
-contains `{other}` keeps it.
+A placeholder is a brace, a dotted path of names, a brace. Every other brace is literal; `unclosed` finds those that may
+be slips, which whoever knows the names that can be filled in refuses. What is filled in is never looked at again, so a
+row whose text contains `{other}` keeps it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from corpusmill.errors import PromptError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Container, Iterator
 
 # A name may hold letters of any script, digits, underscores and hyphens; blanks around a path are not allowed, so
 # that JSON and code in a template stay what they are.
@@ -23,6 +23,7 @@ _PLACEHOLDER = re.compile(rf"\{{({_PATH})\}}")
 _BEGUN = re.compile(rf"\{{({_PATH})")
 _WORDS = re.compile(r"\{([^\W\d][\w-]*(?: +[\w.-]+)+)\}")
 _BRACED = re.compile(r"\{([^{}]+)\}")
+_QUOTED = re.compile(r'"[^"\n]*"')
 _NEARLY = re.compile(rf"\{{\s*({_PATH})[^{{}}]*\}}")
 
 NAMES = (
@@ -62,28 +63,54 @@ def parse_template(text: str) -> Template:
     return Template(text, tuple(literals), tuple(paths))
 
 
-def check_closed(text: str, what: str) -> None:
-    """Raise `PromptError` for a brace before a name that is never closed; `what` is what the text is called."""
+def check_closed(text: str, what: str, names: Container[str]) -> None:
+    """Raise `PromptError` for a brace before one of the names that is never closed; `what` is the text's name."""
+    for path, place in unclosed(text):
+        if path in names or path.partition(".")[0] in names:
+            raise PromptError(
+                f"{what} has {'{' + path!r} at {place}, a brace that is not closed; write {{{path}}} for the column, "
+                "or a blank after a brace that is meant as text"
+            )
+
+
+def unclosed(text: str) -> Iterator[tuple[str, str]]:
+    """Give the paths before which a brace is never closed, and where each stands.
+
+    What stands in double quotes is looked at by itself: a brace there closes none that opened outside, and opens none
+    for the outside to close.
+    """
+    rest = _PLACEHOLDER.sub(_blank, text)
+    quoted = [match.span() for match in _QUOTED.finditer(rest)]
+    opened = _left_open(_QUOTED.sub(_blank, rest), 0)
+    for start, stop in quoted:
+        opened += _left_open(rest[start:stop], start)
+    for position in sorted(opened):
+        begun = _BEGUN.match(text, position)
+        if begun is not None:
+            yield begun[1], _place(text, position)
+
+
+def _blank(match: re.Match[str]) -> str:
+    return " " * len(match[0])
+
+
+def _left_open(text: str, offset: int) -> list[int]:
+    """Give where the braces stand that nothing closes."""
     opened: list[int] = []
     for brace in re.finditer(r"[{}]", text):
         if brace[0] == "{":
-            opened.append(brace.start())
+            opened.append(brace.start() + offset)
         elif opened:
             opened.pop()
-    for start in opened:
-        begun = _BEGUN.match(text, start)
-        if begun is not None:
-            raise PromptError(
-                f"{what} has {begun[0]!r} at {_place(text, start)}, a brace that is not closed; write "
-                f"{{{begun[1]}}} for the column, or a blank after a brace that is meant as text"
-            )
+    return opened
 
 
 def near_miss(text: str) -> str:
     """Say, to be put behind a message, what in the text looks like a placeholder and is none; else nothing."""
     nearly = _NEARLY.search(text)
     if nearly is None:
-        return ""
+        path, place = next(unclosed(text), ("", ""))
+        return f" ({'{' + path!r} at {place} is not closed; write {{{path}}})" if path else ""
     words = _WORDS.match(text, nearly.start())
     if words is not None:
         return f" ({words[0]!r} at {_place(text, words.start())} is text: {NAMES})"

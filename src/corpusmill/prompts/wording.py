@@ -188,7 +188,7 @@ def _piece(piece: object, where: str, names: frozenset[str]) -> Piece:
     if not isinstance(alternatives, Sequence) or not all(isinstance(text, str) for text in alternatives):
         raise PromptError(f"{where} has the piece {piece!r}; it must be a text or a list of texts")
     for text in alternatives:
-        check_closed(text, where)
+        check_closed(text, where, names)
     parsed = tuple(parse_template(text) for text in alternatives)
     for template in parsed:
         for path in template.paths:
