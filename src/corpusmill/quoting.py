@@ -28,7 +28,8 @@ GAP: Final = "…"
 # Any part of a run that begins at a multiple of it and is as long lies wholly within the run.
 _BLOCK: Final = RUN // 2
 
-_WORD: Final = re.compile(r"[^\W_]+")
+_NO_LETTERS: Final = bytes(byte for byte in range(128) if not chr(byte).isalnum())
+_NO_WORD: Final = re.compile(r"\W+")
 _TOKEN: Final = re.compile(
     r"[^\W_]+|(?:\\+x[0-9a-fA-F]{2})+|(?:\\+u[0-9a-fA-F]{4})+|\\+U[0-9a-fA-F]{8}|\\+.?", re.DOTALL
 )
@@ -87,13 +88,16 @@ def _shared(letters: bytes, runs: set[bytes], blocks: set[bytes]) -> Iterator[by
     """Give those of the runs that the letters have; the letters may be many millions."""
     if not runs:
         return
-    last = len(letters) - RUN
+    seen: set[bytes] = set()
     for block in range(0, len(letters) - _BLOCK + 1, _BLOCK):
         if letters[block : block + _BLOCK] in blocks:
-            for start in range(max(0, block - RUN + _BLOCK), min(block, last) + 1):
-                run = letters[start : start + RUN]
-                if run in runs:
-                    yield run
+            around = letters[max(0, block - RUN + _BLOCK) : block + RUN]
+            if around not in seen:
+                seen.add(around)
+                for start in range(len(around) - RUN + 1):
+                    run = around[start : start + RUN]
+                    if run in runs:
+                        yield run
 
 
 def _mark_whole(marked: bytearray, folded: bytes, places: list[tuple[int, int]], letters: bytes) -> None:
@@ -121,7 +125,13 @@ def _cut(message: str, marked: bytearray, places: list[tuple[int, int]]) -> str:
 def _folded(text: str) -> bytes:
     """Give the letters and digits of a text."""
     if "\\" not in text:
-        return "".join(_WORD.findall(text)).encode()
+        # Nearly every text; it may have many megabytes, of which most are taken at the speed of bytes.
+        letters = text.encode("utf-8", "surrogatepass").translate(None, _NO_LETTERS)
+        return (
+            letters
+            if letters.isascii()
+            else _NO_WORD.sub("", letters.decode("utf-8", "surrogatepass")).encode()
+        )
     return "".join(_meant(token[0]) for token in _TOKEN.finditer(text)).encode()
 
 
@@ -130,11 +140,19 @@ def _placed(text: str) -> tuple[bytes, list[tuple[int, int]]]:
     folded = bytearray()
     places: list[tuple[int, int]] = []
     for token in _TOKEN.finditer(text):
-        escaped = token[0][0] == "\\"
-        for position, letter in enumerate(_meant(token[0]), token.start()):
-            letters = letter.encode()
-            folded += letters
-            places += [token.span() if escaped else (position, position + 1)] * len(letters)
+        word = token[0]
+        start = token.start()
+        if word[0] == "\\":
+            letters = _meant(word).encode()
+            places += [token.span()] * len(letters)
+        else:
+            letters = word.encode()
+            if len(letters) == len(word):
+                places += [(position, position + 1) for position in range(start, token.end())]
+            else:
+                for position, letter in enumerate(word, start):
+                    places += [(position, position + 1)] * len(letter.encode())
+        folded += letters
     return bytes(folded), places
 
 
