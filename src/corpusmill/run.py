@@ -15,6 +15,7 @@ from corpusmill.errors import UsageError
 from corpusmill.killpoints import reach
 from corpusmill.plan import check_apart, check_arguments, make_plan
 from corpusmill.policy import DEFAULT_STORE, Budget, FailurePolicy, Limits, RetryPolicy
+from corpusmill.prompts.columns import find_column
 from corpusmill.report import RunReport, summary
 from corpusmill.running import (
     Conduct,
@@ -28,6 +29,7 @@ from corpusmill.running import (
     skipped_report,
 )
 from corpusmill.tables import SinkSpec, check_storable, open_sink, open_source
+from corpusmill.tables.streams import like_first
 from corpusmill.transform.beside import held_beside
 from corpusmill.transform.running import Filling, check_streamable, filled_by_jobs
 
@@ -178,7 +180,9 @@ def enrich_batches(
 ) -> Iterator[pa.RecordBatch]:
     """Ask the prompts of every row of a stream, and yield the rows in order with the new columns.
 
-    Batches may come out smaller than they went in. `columns` names the columns to keep (None: all). `on_report` is
+    Batches may come out smaller than they went in. The first one says which columns there are, and of which types: a
+    later one in which a needed column is missing, or has values of another kind, ends the stream with a `SourceError`
+    that names it, before any of its rows is asked. `columns` names the columns to keep (None: all). `on_report` is
     handed the report at the end. Leaving the iteration early stops the asking; what was paid is in the store.
     """
     check_arguments(prompts, endpoint, limits=limits, retry=retry, failures=failures, budget=budget)
@@ -196,9 +200,10 @@ def enrich_batches(
     )
     conduct.check()
     check_streamable(endpoint)
-    opened = open_source(_reader(batches))
+    reader = _reader(batches)
+    schema = open_source(reader).schema
     plan = make_plan(
-        schema=opened.schema,
+        schema=schema,
         prompts=prompts,
         endpoint=endpoint,
         kept=columns,
@@ -206,6 +211,9 @@ def enrich_batches(
         source=None,
         sink=None,
     )
+    asked = (find_column(schema, wanted.path)[0][0] for prompt in prompts for wanted in prompt.inputs)
+    alike = like_first(reader, schema, needed={*plan.kept, *asked})
+    opened = open_source(pa.RecordBatchReader.from_batches(schema, alike))
     return _stream(opened, plan, prompts, endpoint, conduct, telemetry=telemetry, on_report=on_report)
 
 
