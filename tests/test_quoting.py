@@ -99,6 +99,10 @@ def test_what_is_left_of_a_message_is_what_it_said(message: str, own: list[str])
         ("bad value '\\nAnna\\n'", ["Anna"], "bad value '\\n…\\n'"),
         ("Anna and Anna", ["Anna"], "… and …"),
         ("at 400: no", ["400"], "at 400: no"),
+        ("bad input: 'Ann Le...", ["Ann Lee is ill and lies in bed"], "bad input: '…..."),
+        ("bad input: 'Ann Le... (twice)", ["Ann Lee is ill and lies in bed"], "bad input: '…... (twice)"),
+        ("bad input: 'Ann...", ["Ann Lee is ill and lies in bed"], "bad input: 'Ann..."),
+        ("bad inputs... Ann Le", ["Ann Lee is ill and lies in bed"], "bad inputs... Ann Le"),
         ("in: Жмеринка", ["город Жмеринка, улица"], "in: …"),
         ("in: 他昨天去了医院。", ["据说他昨天去了医院。"], "in: …。"),
         (

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import re
 import sys
+from bisect import bisect_left
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
@@ -28,6 +29,7 @@ GAP: Final = "…"
 # Any part of a run that begins at a multiple of it and is as long lies wholly within the run.
 _BLOCK: Final = RUN // 2
 
+_BROKEN_OFF: Final = re.compile(r"\.\.\.|…")
 _NO_LETTERS: Final = bytes(byte for byte in range(128) if not chr(byte).isalnum())
 _NO_WORD: Final = re.compile(r"\W+")
 _TOKEN: Final = re.compile(
@@ -44,7 +46,8 @@ _NO_TEXT_OF_ITS_OWN: Final = frozenset({"role", "type"})
 def unquoted(message: str, own: Iterable[str]) -> str:
     """Give the message with a gap wherever it repeats a run of one of the texts, or the whole of a short one.
 
-    Nothing is taken out of a message that quotes none of them: then it comes back as it is.
+    Where the message breaks off ("..."), the beginning of a text is enough. A message that quotes none of them comes
+    back as it is.
     """
     folded, places = _placed(message)
     if len(folded) < SHORTEST:
@@ -53,8 +56,11 @@ def unquoted(message: str, own: Iterable[str]) -> str:
     runs = {folded[start : start + RUN] for start in range(len(folded) - RUN + 1)}
     blocks = {folded[start : start + _BLOCK] for start in range(len(folded) - _BLOCK + 1)}
     shared: set[bytes] = set()
+    broken_off = [bisect_left(places, (place.start(), 0)) for place in _BROKEN_OFF.finditer(message)]
     for text in own:
         letters = _folded(text)
+        for stop in broken_off:
+            _mark_begun(marked, folded, places, letters, stop)
         if len(letters) >= RUN:
             shared.update(_shared(letters, runs, blocks))
         elif len(letters) >= SHORTEST:
@@ -110,6 +116,17 @@ def _mark_whole(marked: bytearray, folded: bytes, places: list[tuple[int, int]],
         if begins and ends:
             marked[start:stop] = b"\1" * len(letters)
         start = folded.find(letters, start + 1)
+
+
+def _mark_begun(
+    marked: bytearray, folded: bytes, places: list[tuple[int, int]], letters: bytes, stop: int
+) -> None:
+    """Mark the beginning of a text, too short for a run, before the place where the message breaks off."""
+    for size in range(min(RUN - 1, stop, len(letters)), SHORTEST - 1, -1):
+        start = stop - size
+        if folded[start:stop] == letters[:size] and (start == 0 or places[start - 1][1] < places[start][0]):
+            marked[start:stop] = b"\1" * size
+            return
 
 
 def _cut(message: str, marked: bytearray, places: list[tuple[int, int]]) -> str:
