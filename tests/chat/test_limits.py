@@ -461,6 +461,18 @@ def test_an_endpoint_that_stays_away_ends_the_run_after_the_patience(run: Run) -
     assert 100 <= run(main()) <= 100 + 35
 
 
+def test_an_endpoint_that_is_given_up_is_said_to_be_away_for_the_whole_of_the_patience(run: Run) -> None:
+    """Also where it came into doubt in the meantime whether the endpoint is to blame."""
+
+    async def main() -> float:
+        gate = Limiter(Limits(patience=200), clock=now, name="http://h/v1")
+        with pytest.raises(EndpointDownError, match=r"has not answered for 20[01] s"):
+            await ask_all(200, gate, Picky("server_error", 200))
+        return now()
+
+    assert 200 <= run(main()) <= 202
+
+
 def test_who_waits_for_an_endpoint_that_is_down_can_tell_when_the_run_ends(run: Run) -> None:
     """The patience counts from the first failure, whether the next look is still to come or is out."""
 

@@ -297,8 +297,8 @@ class Limiter:
             self._timer = later(delay, self._pump)
 
     def _give_up(self, now: float) -> None:
-        since = self.breaker.since
-        seconds = 0.0 if since is None else now - since
+        end = self.breaker.gives_up_at
+        seconds = 0.0 if end is None else now - end + self.breaker.patience
         message = (
             f"{self._name} has not answered for {seconds:.0f} s ({self.breaker.reason}); "
             "run the same command again when it is back, nothing that was paid for is lost"
