@@ -79,20 +79,40 @@ class Tally:
 
 @dataclass(slots=True)
 class _Turns:
-    """The lines of one request: how many have had their turn, and what may yet turn out to be a repetition."""
+    """The lines of one request: how many have had their turn, and what may yet turn out to be a repetition.
+
+    `over` counts answers that are for none of them, since they came before or all have theirs.
+    """
 
     lines: Sequence[LineKey]
     taken: int = 0
     seen: set[bytes] = field(default_factory=set)
     held: list[tuple[LineKey, bytes]] = field(default_factory=list)
     spare: list[bytes] = field(default_factory=list)
+    over: int = 0
 
-    def next(self) -> LineKey | None:
-        """Give the line whose turn it is; None when all have had theirs."""
-        if self.taken == len(self.lines):
-            return None
-        self.taken += 1
-        return self.lines[self.taken - 1]
+    @property
+    def repeats(self) -> bool:
+        """Whether there was a repetition, or more than there are lines."""
+        return bool(self.over or self.spare)
+
+    def take(self, body: bytes) -> LineKey | None:
+        """Give the line whose answer this is; None where it is none, or is known at the end only."""
+        mark = digest(body)
+        new = mark not in self.seen
+        self.seen.add(mark)
+        left = self.taken < len(self.lines)
+        if left and (new or not _has_id(body)):
+            line = self.lines[self.taken]
+            self.taken += 1
+            if new:
+                return line
+            self.held.append((line, body))
+        elif new and len(self.spare) < len(self.held):
+            self.spare.append(body)
+        else:
+            self.over += 1
+        return None
 
     def late(self, *, repeats: bool) -> list[tuple[LineKey, bytes]]:
         """Give what had to wait for the end, which has told whether the output `repeats` lines."""
@@ -113,7 +133,8 @@ def read_joined(
     completions share. One without an id is the answer of another line, unless the output has more lines of some input
     than were sent: then it repeats lines, and equal ones are taken for one. That is known at the end only.
     """
-    inputs: dict[str, _Turns] = {}
+    alone: set[str] = set()
+    several: dict[str, _Turns] = {}
     repeats = False
     for text in output:
         try:
@@ -122,29 +143,23 @@ def read_joined(
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             tally.strange += 1
             continue
-        if name not in by_id:
-            tally.strange += 1
-            continue
-        turns = inputs.get(name)
-        if turns is None:
-            turns = inputs[name] = _Turns(by_id[name])
+        lines = by_id.get(name, ())
         body = bytes(members.get(OUTPUT, b""))
-        mark = digest(body)
-        new = mark not in turns.seen
-        turns.seen.add(mark)
-        line = turns.next() if new or not _has_id(body) else None
-        if line is not None and new:
-            yield read_answer(line, body)
-        elif line is not None:
-            turns.held.append((line, body))
+        if not lines:
+            tally.strange += 1
+        elif len(lines) > 1:
+            turns = several.setdefault(name, _Turns(lines))
+            if (line := turns.take(body)) is not None:
+                yield read_answer(line, body)
+        elif name not in alone:
+            alone.add(name)
+            yield read_answer(lines[0], body)
         else:
             repeats = True
-            if new and len(turns.spare) < len(turns.held):
-                turns.spare.append(body)
-            else:
-                tally.repeated += 1
-    for turns in inputs.values():
-        tally.repeated += len(turns.held) if repeats else 0
+            tally.repeated += 1
+    repeats = repeats or any(turns.repeats for turns in several.values())
+    for turns in several.values():
+        tally.repeated += turns.over + (len(turns.held) if repeats else 0)
         for line, body in turns.late(repeats=repeats):
             yield read_answer(line, body)
 
