@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from corpusmill.tables.locate import FileState
 
-CHUNK_ROWS = 4096
+CHUNK_ROWS = 2048
 """Rows are read so many at a time: every hand that a chunk goes through costs as much as some hundred rows."""
 CHUNK_BYTES = 4 << 20
 """Long rows are read so many bytes at a time, for each chunk is held in several forms at once while it is worked on."""

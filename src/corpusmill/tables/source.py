@@ -112,7 +112,7 @@ class Source:
         return self._description
 
     def chunks(self, start_row: int = 0) -> Iterator[Chunk]:
-        """The rows from number `start_row` on, in chunks of at most 4,096 rows and about 4 MiB (or one row).
+        """The rows from number `start_row` on, in chunks of at most 2,048 rows and about 4 MiB (or one row).
 
         Raises:
             SourceError: a file turns out to be unreadable.
