@@ -395,6 +395,28 @@ def test_the_identity_of_files_changes_with_each_of_them_and_with_the_request(tm
     assert open_source(tmp_path).description() == described
 
 
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([f"text {row}" for row in range(5_000)]),
+        pa.array([f"text {row}, and more than a view holds" for row in range(5_000)]).cast(pa.string_view()),
+        pa.array([b"bytes, and more than a view holds"] * 5_000).cast(pa.binary_view()),
+        pa.array([None if row % 3 else row for row in range(5_000)]),
+        pa.array([row % 2 == 0 for row in range(5_000)]),
+        pa.array([[str(row)] if row % 5 else None for row in range(5_000)]),
+        pa.array([{"a": str(row)} for row in range(5_000)]),
+        pa.array([str(row % 7) for row in range(5_000)]).dictionary_encode(),
+    ],
+    ids=lambda column: str(column.type),
+)
+def test_the_identity_of_a_table_does_not_depend_on_its_chunks(column: pa.Array[Any]) -> None:
+    """Of no type of column."""
+    table = pa.table({"a": column})
+    for cut in (1, 63, 2_047, 2_049, 3_777):
+        chunked = pa.concat_tables([table.slice(0, cut), table.slice(cut)])
+        assert open_source(chunked).identity() == open_source(table).identity(), cut
+
+
 def test_the_identity_of_a_table_is_its_content(tmp_path: Path) -> None:
     """However it is chunked, and different as soon as one value or one name is."""
     chunked = pa.concat_tables([TABLE.slice(0, 1_234), TABLE.slice(1_234)])

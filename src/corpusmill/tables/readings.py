@@ -230,10 +230,27 @@ class TableReading:
     def state(self) -> Any:
         """A hash of schema and rows, whatever the chunks."""
         sink = _Hashing()
-        with ipc.new_stream(pa.PythonFile(sink, mode="w"), self.schema) as writer:
-            for batch in self.batches(0):
-                writer.write_batch(batch)
+        sink.write(self.schema.serialize())
+        for batch in self.batches(0):
+            alone = pa.RecordBatch.from_arrays(list(map(_alone, batch.columns)), names=self.schema.names)
+            with ipc.new_stream(pa.PythonFile(sink, mode="w"), alone.schema) as writer:
+                writer.write_batch(alone)
         return {"sha256": sink.hexdigest()}
+
+
+def _alone(column: pa.Array[Any]) -> pa.Array[Any]:
+    """Give a copy that has nothing behind its rows: of a slice Arrow writes some bytes of the rows that follow, too.
+
+    A column of views is written with all that it looks into, so it becomes one that holds its texts itself.
+    """
+    if pt.is_string_view(column.type):
+        return column.cast(pa.large_string())
+    if pt.is_binary_view(column.type):
+        return column.cast(pa.large_binary())
+    try:
+        return pa.concat_arrays([column, column.slice(0, 0)])
+    except pa.ArrowNotImplementedError:
+        return column
 
 
 class _Hashing(io.RawIOBase):
