@@ -16,7 +16,7 @@ from corpusmill.allocator import spare_memory
 from corpusmill.errors import CorpusmillError
 
 EPILOG = (
-    "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 come back later (a quota is used up), "
+    "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 come back later (a quota is used up, a job is stopping), "
     "4 budget used up, 130 interrupted."
 )
 
