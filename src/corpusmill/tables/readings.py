@@ -247,10 +247,7 @@ def _alone(column: pa.Array[Any]) -> pa.Array[Any]:
         return column.cast(pa.large_string())
     if pt.is_binary_view(column.type):
         return column.cast(pa.large_binary())
-    try:
-        return pa.concat_arrays([column, column.slice(0, 0)])
-    except pa.ArrowNotImplementedError:
-        return column
+    return pa.concat_arrays([column, column.slice(0, 0)])
 
 
 class _Hashing(io.RawIOBase):
