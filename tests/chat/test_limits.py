@@ -107,9 +107,14 @@ async def ask_all(
     dice = random.Random(0)
 
     async def ask(row: int) -> Verdict:
+        failed = False
+
         async def attempt(number: int) -> Verdict:
-            async with gate.permit(10) as permit:
-                return permit.settle(await server.send(str(row)), 10)
+            nonlocal failed
+            async with gate.permit(10, again=failed) as permit:
+                verdict = permit.settle(await server.send(str(row)), 10)
+            failed = failed or (isinstance(verdict, RetryAfter) and verdict.down)
+            return verdict
 
         return await with_retries(attempt, policy or RetryPolicy(), sleep=asyncio.sleep, random=dice.random)
 

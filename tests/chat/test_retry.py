@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corpusmill.chat.breaker import FAILED_BEFORE
 from corpusmill.chat.limits import LONGEST_PAUSE
 from corpusmill.chat.retry import with_retries
 from corpusmill.chat.verdict import Accepted, ComesBackLater, RetryAfter, RowFailed, RunEnds, Unparsed
@@ -170,23 +169,6 @@ def test_an_attempt_that_took_the_whole_deadline_was_the_last() -> None:
     assert isinstance(verdict, RowFailed)
     assert "1 attempt, deadline of 3 s" in verdict.reason
     assert script.numbers == [1]
-
-
-def test_whoever_makes_an_attempt_can_tell_whether_the_request_has_failed_before() -> None:
-    """By what said that the endpoint is down and nothing else; and not when the next request begins."""
-    told: list[bool] = []
-    script = Script(LIMITED, RetryAfter(kind="cut_stream", reason="x"), NO, NO, YES, YES)
-
-    async def attempt(number: int) -> Verdict:
-        told.append(FAILED_BEFORE.get())
-        return await script.attempt(number)
-
-    async def two() -> None:
-        for _ in range(2):
-            await with_retries(attempt, RetryPolicy(), sleep=script.sleep, random=lambda: 0.0)
-
-    asyncio.run(two())
-    assert told == [False, False, False, True, True, False]
 
 
 def test_a_told_wait_beyond_the_deadline_ends_the_row() -> None:

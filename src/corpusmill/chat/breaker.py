@@ -14,7 +14,6 @@ they may be all that an earlier run has left.
 
 from __future__ import annotations
 
-from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -24,9 +23,6 @@ if TYPE_CHECKING:
     from corpusmill.chat.verdict import Verdict
 
 State = Literal["closed", "open", "probing"]
-
-FAILED_BEFORE: ContextVar[bool] = ContextVar("FAILED_BEFORE", default=False)
-"""Whether the request that is asked in this context has already come to a verdict that says `down`."""
 
 OPENS_AT = 10
 """Weight of failures in a row, without a success among them, at which the breaker opens."""

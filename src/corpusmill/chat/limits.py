@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
 
 from corpusmill.chat.allowance import Allowance
-from corpusmill.chat.breaker import FAILED_BEFORE, Breaker
+from corpusmill.chat.breaker import Breaker
 from corpusmill.chat.bucket import Bucket, full_bucket
 from corpusmill.chat.concurrency import Concurrency
 from corpusmill.chat.pace import Pace
@@ -58,15 +58,15 @@ class Permit:
 
     __slots__ = ("_limiter", "again", "marks", "number", "probe", "sent", "settled", "tokens")
 
-    def __init__(self, limiter: Limiter, tokens: float) -> None:
-        """Prepare to ask for a permit for a request of about so many tokens."""
+    def __init__(self, limiter: Limiter, tokens: float, *, again: bool = False) -> None:
+        """Prepare to ask for a permit; `tokens` and `again` are as in `Limiter.permit`."""
         self._limiter = limiter
         self.tokens = tokens
         self.sent = 0.0
         self.number = 0
         self.marks = (0.0, 0.0)
         self.probe = False
-        self.again = FAILED_BEFORE.get()
+        self.again = again
         self.settled = False
 
     async def __aenter__(self) -> Self:
@@ -135,9 +135,12 @@ class Limiter:
         """How many wait for a permit."""
         return len(self._queue)
 
-    def permit(self, tokens: float = 1.0) -> Permit:
-        """Give a permit to wait for, for a request of about `tokens` tokens, prompt and answer together."""
-        return Permit(self, tokens)
+    def permit(self, tokens: float = 1.0, *, again: bool = False) -> Permit:
+        """Give a permit to wait for, for a request of about `tokens` tokens, prompt and answer together.
+
+        `again` tells that the same request has come to a verdict that says `down` before.
+        """
+        return Permit(self, tokens, again=again)
 
     async def enter(self, permit: Permit) -> None:
         """Wait until the permit is given."""

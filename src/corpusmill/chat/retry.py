@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import tenacity
 
-from corpusmill.chat.breaker import FAILED_BEFORE
 from corpusmill.chat.limits import LONGEST_PAUSE
 from corpusmill.chat.verdict import RetryAfter, RowFailed, Unparsed
 
@@ -62,11 +61,7 @@ async def with_retries(
         if number == 1:
             number = 2
             return first
-        before = FAILED_BEFORE.set(history.down)
-        try:
-            verdict = await attempt(number)
-        finally:
-            FAILED_BEFORE.reset(before)
+        verdict = await attempt(number)
         number += 1
         history.add(verdict)
         return verdict
@@ -92,7 +87,6 @@ class _History:
     unparsed: int = 0
     spent: float = 0.0
     possibly_paid: bool = False
-    down: bool = False
 
     def add(self, verdict: Timed) -> None:
         self.tries += 1
@@ -101,7 +95,6 @@ class _History:
             self.failures += 1
         if isinstance(verdict, RetryAfter):
             self.possibly_paid = self.possibly_paid or verdict.possibly_paid
-            self.down = self.down or verdict.down
             self.limited_in_a_row = self.limited_in_a_row + 1 if verdict.rate_limited else 0
             self.failures += verdict.counted and not verdict.rate_limited
             if verdict.rate_limited or not verdict.counted:

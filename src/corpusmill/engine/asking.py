@@ -67,7 +67,8 @@ NO_QUOTA_RESET = 3_600.0
 class Pending:
     """A distinct request that has no answer yet, and the rows that wait for it.
 
-    `raised` counts how often stored answers have led its `ceiling` upwards already.
+    `raised` counts how often stored answers have led its `ceiling` upwards already. `failed` tells that an attempt has
+    come to a verdict that says `down`.
     """
 
     key: bytes
@@ -80,6 +81,7 @@ class Pending:
     followers: list[Pending] = field(default_factory=list)
     rejected: int = 0
     raised: int = 0
+    failed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,7 +295,7 @@ class Asker:
         size = characters(pending.rendered.messages)
         tokens = self._estimate.tokens(size, ceiling)
         reserved = await self._reserve.take(self._estimate, size, ceiling)
-        async with self._passes.permit(tokens) as permit:
+        async with self._passes.permit(tokens, again=pending.failed) as permit:
             task = asyncio.current_task()
             assert task is not None
             self.in_the_air.add(task)
@@ -312,6 +314,7 @@ class Asker:
                 self._wire.attempts += 1
                 verdict = permit.settle(verdict, _used(verdict))
                 self._passes.used(tokens, _used(verdict))
+                pending.failed = pending.failed or (isinstance(verdict, RetryAfter) and verdict.down)
                 if isinstance(verdict, RunEnds | ComesBackLater):
                     self._end(_ending(verdict))
                     await asyncio.to_thread(self._note_quota, verdict)

@@ -50,9 +50,9 @@ class Passes:
         self._most_unused = max(1, int((limits.requests_per_minute or 60.0) / 60.0))
         self._owed = 0.0
 
-    def permit(self, tokens: float) -> contextlib.AbstractAsyncContextManager[Permit]:
-        """Hold a permit for a request of about so many tokens; what ends unsettled was not sent and is given back."""
-        permit = self._limiter.permit(tokens)
+    def permit(self, tokens: float, *, again: bool = False) -> contextlib.AbstractAsyncContextManager[Permit]:
+        """Hold a permit, as the limiter's; what ends unsettled was not sent and is given back."""
+        permit = self._limiter.permit(tokens, again=again)
         return self._counted(permit, tokens) if self._shared else permit
 
     @contextlib.asynccontextmanager
