@@ -33,9 +33,8 @@ def preview(job: Job, *, limit: int, as_json: bool, quiet: bool) -> None:
     with Display(quiet=quiet) as display:
 
         def show(progress: Progress) -> None:
-            display(
-                replace(progress, total=source.rows)
-            )  # the run reads a stream, which has no number of rows
+            # The run reads a stream, which has no number of rows.
+            display(replace(progress, total=source.rows))
 
         batches = list(
             enrich_batches(
