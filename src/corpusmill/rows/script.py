@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from corpusmill.exchange import content_text
@@ -71,6 +70,18 @@ LATIN_ENDS = "\u0250"
 """The first character behind the Latin blocks: what lies below has no letter of another script."""
 
 
+class _Scripts(dict[str, str | None]):
+    """The script of each letter that has been met; None for what is no letter, or of no script that is told apart."""
+
+    def __missing__(self, letter: str) -> str | None:
+        name = _BLOCKS[bisect_right(_STARTS, ord(letter)) - 1][1] if letter.isalpha() else None
+        self[letter] = name
+        return name
+
+
+_SCRIPTS = _Scripts()
+
+
 def script_of(text: str) -> str | None:
     """Give the script of most letters of a text, by its English name; None for a text without known letters.
 
@@ -82,21 +93,13 @@ def script_of(text: str) -> str | None:
     sample = text[::step][:SAMPLE]
     if sample.isascii() or max(sample) < LATIN_ENDS:
         return "Latin" if any(map(str.isalpha, sample)) else None
-    found: Counter[str] = Counter()
-    for letter, times in Counter(sample).items():
-        name = _script_of_letter(letter)
-        if name is not None:
-            found[name] += times
+    found = Counter(map(_SCRIPTS.__getitem__, sample))
+    del found[None]
     if not found:
         return None
     if found["Kana"] * 5 >= found["Kana"] + found["Han"] and found["Kana"]:
         found["Kana"] += found["Han"]
     return found.most_common(1)[0][0]
-
-
-@cache
-def _script_of_letter(letter: str) -> str | None:
-    return _BLOCKS[bisect_right(_STARTS, ord(letter)) - 1][1] if letter.isalpha() else None
 
 
 def script_of_messages(messages: Sequence[Mapping[str, Any]]) -> str | None:
