@@ -8,7 +8,9 @@ lead to a closed port, for clients in other languages, whose sockets Python does
 from __future__ import annotations
 
 import importlib.util
+import logging
 import os
+import secrets
 import shutil
 import tempfile
 import warnings
@@ -146,6 +148,39 @@ def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     finally:
         server.cleanup()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def s3_url() -> Iterator[str]:
+    """The URL of a moto server that speaks S3 and STS."""
+    from moto.server import ThreadedMotoServer
+
+    logging.getLogger("werkzeug").setLevel(logging.CRITICAL)
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture
+def bucket(s3_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The URL of an empty bucket that the environment leads to."""
+    import pyarrow.fs as pafs
+
+    for name, value in {
+        "AWS_ENDPOINT_URL_S3": s3_url,
+        "AWS_ACCESS_KEY_ID": "fake",
+        "AWS_SECRET_ACCESS_KEY": "fake",
+        "AWS_REGION": "us-east-1",
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }.items():
+        monkeypatch.setenv(name, value)
+    name = f"bucket-{secrets.token_hex(4)}"
+    address = s3_url.removeprefix("http://")
+    s3 = pafs.S3FileSystem(endpoint_override=address, scheme="http", allow_bucket_creation=True)
+    s3.create_dir(name)
+    return f"s3://{name}"
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import atexit
 import importlib.util
 import itertools
 import json
-import logging
 import os
 import shutil
 import sys
@@ -204,19 +203,6 @@ class Amazon:
     def jobs(self) -> list[Any]:
         """The jobs, in the order of their creation."""
         return sorted(self.fake.jobs.jobs.values(), key=lambda job: job.created)
-
-
-@pytest.fixture(scope="session")
-def s3_url() -> Iterator[str]:
-    """The URL of a moto server that speaks S3 and STS."""
-    from moto.server import ThreadedMotoServer
-
-    logging.getLogger("werkzeug").setLevel(logging.CRITICAL)
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
 
 
 @pytest.fixture

@@ -75,15 +75,10 @@ def redis() -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def s3() -> Iterator[dict[str, str]]:
-    """Run moto's server with a bucket; give the environment in which it is S3."""
-    from moto.server import ThreadedMotoServer
-
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
+def s3(s3_url: str) -> Iterator[dict[str, str]]:
+    """Make a bucket; give the environment in which it is found."""
     environment = {
-        "AWS_ENDPOINT_URL": f"http://{host}:{port}",
+        "AWS_ENDPOINT_URL": s3_url,
         "AWS_ACCESS_KEY_ID": "testing",
         "AWS_SECRET_ACCESS_KEY": "testing",
         "AWS_REGION": "us-east-1",
@@ -93,14 +88,16 @@ def s3() -> Iterator[dict[str, str]]:
     os.environ.update(environment)
     try:
         filesystem = pafs.S3FileSystem(
-            endpoint_override=f"{host}:{port}", scheme="http", region="us-east-1", allow_bucket_creation=True
+            endpoint_override=s3_url.removeprefix("http://"),
+            scheme="http",
+            region="us-east-1",
+            allow_bucket_creation=True,
         )
         filesystem.create_dir("corpus")
         table = pa.table({"id": range(ROWS), "text": [f"Sentence {row} speaks." for row in range(ROWS)]})
         pq.write_table(table, "corpus/in.parquet", filesystem=filesystem)
         yield environment
     finally:
-        server.stop()
         os.environ.clear()
         os.environ.update(before)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import os
 import signal
 import sqlite3
@@ -17,7 +16,6 @@ import boto3
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from moto.server import ThreadedMotoServer
 from tests.airflow.stack import USER, Stack
 
 import corpusmill
@@ -123,7 +121,7 @@ class Running(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def running(tmp_path_factory: pytest.TempPathFactory, s3_url: str) -> Iterator[Running]:
     """Start Airflow over its Dags, and all that they ask."""
     folder = tmp_path_factory.mktemp("stack")
     table = pa.table({"id": range(ROWS), "text": [f"Sentence {row} speaks." for row in range(ROWS)]})
@@ -135,7 +133,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     with (
         FakeEndpoint(latency=0.2, api_key=KEY) as slow,
         FakeEndpoint(limits=limits, api_key=KEY) as quota,
-        amazon_on_loopback() as (amazon, amazon_connection),
+        amazon_on_loopback(s3_url) as (amazon, amazon_connection),
     ):
         connections = {
             "AIRFLOW_CONN_AMAZON": json.dumps(amazon_connection),
@@ -164,13 +162,8 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 
 @contextlib.contextmanager
-def amazon_on_loopback() -> Iterator[tuple[FakeSageMaker, dict[str, Any]]]:
-    """Start a SageMaker whose jobs are held, and S3; give the connection that leads there."""
-    logging.getLogger("werkzeug").setLevel(logging.CRITICAL)
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    s3_url = f"http://{host}:{port}"
+def amazon_on_loopback(s3_url: str) -> Iterator[tuple[FakeSageMaker, dict[str, Any]]]:
+    """Start a SageMaker whose jobs are held, beside that S3; give the connection that leads there."""
     s3 = boto3.client(
         "s3", endpoint_url=s3_url, region_name=REGION, aws_access_key_id="x", aws_secret_access_key="x"
     )
@@ -191,7 +184,6 @@ def amazon_on_loopback() -> Iterator[tuple[FakeSageMaker, dict[str, Any]]]:
             },
         )
     s3.close()
-    server.stop()
 
 
 def control_plane(amazon: FakeSageMaker) -> Any:

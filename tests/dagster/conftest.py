@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 import os
-import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +10,6 @@ import dagster as dg
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyarrow import fs as pafs
 
 from corpusmill.testing import FakeEndpoint
 
@@ -135,33 +132,3 @@ def runs() -> Iterator[Runs]:
     """Runs in an instance that is gone after the test."""
     with dg.DagsterInstance.ephemeral() as instance:
         yield Runs(instance)
-
-
-@pytest.fixture(scope="session")
-def s3_server() -> Iterator[str]:
-    """The address of an S3 server on loopback."""
-    from moto.server import ThreadedMotoServer
-
-    logging.getLogger("werkzeug").setLevel(logging.CRITICAL)
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"{host}:{port}"
-    server.stop()
-
-
-@pytest.fixture
-def bucket(s3_server: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The URL of an empty bucket that the environment leads to."""
-    for name, value in {
-        "AWS_ENDPOINT_URL_S3": f"http://{s3_server}",
-        "AWS_ACCESS_KEY_ID": "fake",
-        "AWS_SECRET_ACCESS_KEY": "fake",
-        "AWS_REGION": "us-east-1",
-        "AWS_EC2_METADATA_DISABLED": "true",
-    }.items():
-        monkeypatch.setenv(name, value)
-    name = f"bucket-{secrets.token_hex(4)}"
-    s3 = pafs.S3FileSystem(endpoint_override=s3_server, scheme="http", allow_bucket_creation=True)
-    s3.create_dir(name)
-    return f"s3://{name}"

@@ -39,20 +39,20 @@ WORKER = Path(__file__).with_name("transform_worker.py")
 
 
 @pytest.fixture
-def fake(s3_server: str, bucket: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeSageMaker]:
+def fake(s3_url: str, bucket: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeSageMaker]:
     """A fake SageMaker over the test's bucket, whose credentials are in the environment."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEY.key)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", KEY.secret)
     monkeypatch.setenv("AWS_CONFIG_FILE", os.devnull)
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", os.devnull)
-    s3 = boto3.client("s3", endpoint_url=f"http://{s3_server}", region_name=REGION)
+    s3 = boto3.client("s3", endpoint_url=s3_url, region_name=REGION)
     with FakeSageMaker(s3=s3) as running:
         yield running
     s3.close()
 
 
 @pytest.fixture
-def job(fake: FakeSageMaker, s3_server: str, bucket: str, tmp_path: Path) -> dict[str, Any]:
+def job(fake: FakeSageMaker, s3_url: str, bucket: str, tmp_path: Path) -> dict[str, Any]:
     """The content of a job file over ten rows in two languages, in shards of four."""
     rows = [{"text": f"row {row}: of the corpus", "lang": ("en", "de")[row % 2]} for row in range(ROWS)]
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "corpus.parquet")
@@ -63,7 +63,7 @@ def job(fake: FakeSageMaker, s3_server: str, bucket: str, tmp_path: Path) -> dic
         "instance_type": "ml.g6.48xlarge",
         "s3": f"{bucket}/nightly",
         "endpoint_url": fake.url,
-        "s3_endpoint_url": f"http://{s3_server}",
+        "s3_endpoint_url": s3_url,
         "shard_rows": 4,
         "patience_seconds": 5,
     }

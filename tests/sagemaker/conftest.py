@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import logging
 import os
 from typing import TYPE_CHECKING, Any
 
 import boto3
 import pytest
 from botocore.config import Config
-from moto.server import ThreadedMotoServer
 
 from corpusmill.testing.sagemaker import FakeSageMaker
 from corpusmill.testing.sagemaker.server import KEY, REGION
@@ -33,17 +31,6 @@ def _credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.setenv("AWS_CONFIG_FILE", os.devnull)
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", os.devnull)
-
-
-@pytest.fixture(scope="session")
-def s3_url() -> Iterator[str]:
-    """The URL of a moto server that speaks S3."""
-    logging.getLogger("werkzeug").setLevel(logging.CRITICAL)
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
 
 
 @pytest.fixture(scope="session")
