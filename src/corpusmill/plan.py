@@ -17,7 +17,7 @@ import pyarrow as pa
 from corpusmill.errors import PromptError, SinkError, SourceError, UsageError
 from corpusmill.fingerprint import canonical, digest
 from corpusmill.policy import Budget, FailurePolicy, Limits, RetryPolicy
-from corpusmill.prompts.columns import is_text, resolve_column
+from corpusmill.prompts.columns import is_scalar, is_text, resolve_column
 from corpusmill.prompts.prompt import Rendered
 from corpusmill.prompts.template import NAMES, check_closed, unnamed
 from corpusmill.rows.columns import new_fields
@@ -147,10 +147,12 @@ def check_input(schema: pa.Schema, prompt: Prompt, wanted: Input) -> None:
         found = resolve_column(schema, wanted.path)
     except SourceError as error:
         raise PromptError(f"the prompt into {prompt.into!r} names {wanted.path!r}: {error}") from None
+    # What a type of somebody's own means by a number is not known: of such types text alone is taken.
+    scalar = wanted.scalars and is_scalar(found.value_type if pa.types.is_dictionary(found) else found)
     if isinstance(found, pa.BaseExtensionType):
         found = found.storage_type
     value = found.value_type if pa.types.is_dictionary(found) else found
-    if wanted.kind == "text" and not is_text(value):
+    if wanted.kind == "text" and not (scalar or is_text(value)):
         raise PromptError(
             f"the prompt into {prompt.into!r} takes text from {wanted.path!r}, whose type is {found}; "
             "cast the column to string first"

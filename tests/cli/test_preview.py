@@ -50,6 +50,23 @@ def test_a_preview_shows_what_went_in_and_what_came_out(
     assert not (tmp_path / "out").exists()
 
 
+def test_a_preview_shows_the_texts_that_were_asked_about(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As the model was told them, also beside a value that Python cannot hold."""
+    with FakeEndpoint() as endpoint:
+        prompts = [{"ask": {"template": "{new} since {at}?", "into": "topic"}}]
+        job = written(tmp_path, endpoint, prompts=prompts)
+        moment = pa.array([1_000_000_001]).view(pa.timestamp("ns", "Europe/Riga"))
+        beyond = pa.array([2**31 - 1], pa.int32()).view(pa.date32())
+        pq.write_table(pa.table({"new": [True], "at": moment, "beyond": beyond}), tmp_path / "in.parquet")
+        assert main(["run", job, "--limit", "1", "--quiet"]) == 0
+        assert endpoint.stats().requests == 1
+    said = capsys.readouterr().out
+    assert "true" in said
+    assert "1970-01-01T00" in said  # the rest may be on another line
+
+
 @pytest.mark.parametrize(
     ("source", "limit", "numbers"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -120,7 +121,7 @@ def test_other_braces_are_text(tmp_path: Path, fake_endpoint: FakeEndpoint) -> N
     [
         (Ask("{texts}", into="out"), r"names 'texts'.*'text'"),
         (Ask("{doc.bodi}", into="out"), r"names 'doc.bodi'.*'doc.body'"),
-        (Ask("{id}", into="out"), r"takes text from 'id', whose type is int64; cast"),
+        (Translate("id", "out", to="lv"), r"takes text from 'id', whose type is int64; cast"),
         (Ask("{doc}", into="out"), r"takes text from 'doc'"),
         (Ask("{text}", into="text"), r"the new column 'text' exists already"),
         (Ask("{text}", into="name"), r"'name' differs only by case from 'Name'"),
@@ -139,6 +140,29 @@ def test_a_prompt_that_does_not_fit_is_refused(
     """Unknown columns, wrong types, clashing names and parameters out of range cost nothing."""
     with pytest.raises(PromptError, match=message):
         attempt(tmp_path, fake_endpoint, prompt)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pa.array([b"a"]),
+        pa.array([["a"]]),
+        pa.array([timedelta(1)]),
+        pa.array([None]),
+        pa.ExtensionArray.from_storage(pa.bool8(), pa.array([1], pa.int8())),
+    ],
+    ids=lambda values: str(values.type),
+)
+@pytest.mark.parametrize("prompt", [Ask("{it}", into="out"), Translate("text", "out", to="lv", vary_by="it")])
+def test_a_column_whose_values_have_no_one_text_is_refused(
+    tmp_path: Path, fake_endpoint: FakeEndpoint, prompt: Any, values: pa.Array[Any]
+) -> None:
+    """Bytes, lists, spans of time, and numbers that mean something else to whoever made their type."""
+    table = pa.table({"text": ["a"], "it": values})
+    with pytest.raises(
+        PromptError, match=r"takes text from 'it', whose type is .*; cast the column to string"
+    ):
+        attempt(tmp_path, fake_endpoint, prompt, table=table)
 
 
 def test_two_prompts_may_not_fill_one_column(tmp_path: Path, fake_endpoint: FakeEndpoint) -> None:

@@ -14,6 +14,7 @@ from corpusmill.cli.none_chosen import warn_of_no_rows
 from corpusmill.cli.progress import Display
 from corpusmill.cli.run import told, write_json
 from corpusmill.report import RunReport, summary
+from corpusmill.rows.text import column_values
 from corpusmill.run import enrich_batches
 from corpusmill.tables import open_source
 
@@ -58,19 +59,22 @@ def preview(job: Job, *, limit: int, as_json: bool, quiet: bool) -> None:
         write_json(summary(reports[0]))
         return
     console = Console()
-    rows = pa.Table.from_batches(batches).to_pylist() if batches else []
     for prompt in job.prompts:
-        read = [wanted.path for wanted in prompt.inputs if wanted.kind == "text"]
+        read = [wanted for wanted in prompt.inputs if wanted.kind == "text"]
         table = Table(title=prompt.into, show_lines=True, title_justify="left")
-        for name in (*read, prompt.into, "outcome"):
+        for name in (*(wanted.path for wanted in read), prompt.into, "outcome"):
             table.add_column(name, overflow="fold")
-        for row in rows:
-            outcome = row[f"{prompt.into}_outcome"]
-            status = outcome["status"] + "".join(f"\n{note}" for note in outcome["notes"] or ())
-            if outcome["error"]:
-                status += f"\n{outcome['error']}"
-            cells = [*(_at(row, path) for path in read), row[prompt.into], status]
-            table.add_row(*(Text(_shown(cell)) for cell in cells))
+        for batch in batches:
+            # The texts as they were asked about; other columns may hold values that Python cannot.
+            asked = [column_values(batch, wanted).items for wanted in read]
+            made, outcomes = (
+                batch.column(name).to_pylist() for name in (prompt.into, f"{prompt.into}_outcome")
+            )
+            for *texts, value, outcome in zip(*asked, made, outcomes, strict=True):
+                status = outcome["status"] + "".join(f"\n{note}" for note in outcome["notes"] or ())
+                if outcome["error"]:
+                    status += f"\n{outcome['error']}"
+                table.add_row(*(Text(_shown(cell)) for cell in (*texts, value, status)))
         console.print(table)
     console.print(Text(told(reports[0], preview=True)))
 
@@ -81,15 +85,6 @@ def _first(spec: SourceSpec, limit: int) -> SourceSpec:
         start, stop = spec.rows
         return replace(spec, rows=(start, min(stop, start + limit)))
     return replace(spec, limit=limit if spec.limit is None else min(limit, spec.limit))
-
-
-def _at(row: dict[str, object], path: str) -> object:
-    if path in row:
-        return row[path]
-    found: object = row
-    for step in path.split("."):
-        found = found.get(step) if isinstance(found, dict) else None
-    return found
 
 
 def _shown(cell: object) -> str:

@@ -35,6 +35,8 @@ class Ask:
     Exactly one of `template` and `messages` says what. A template such as `"Name the topic of: {text}"` becomes one
     user message, the filled template and nothing more, after `system` where that is given. `messages` is a list of
     `{"role": …, "content": template or parts}`, or `{"column": name}` for a column that holds whole message lists.
+    Columns of texts are filled in as they are, those of numbers, booleans, dates and times as `corpusmill.rows.scalars`
+    writes them.
 
     `into` names the new column (string). Only the parameters that are given are sent. `max_tokens` is a cap; what
     reaches it is `truncated`, unless `escalate_to` says how far it may be raised. `vary_by` names a column whose
@@ -103,7 +105,9 @@ class Ask:
                 f"the ask prompt into {into!r} names no column, so every row would ask the same; "
                 f"write {{column}} where the row's text belongs{near_miss(template or '')}"
             )
-        varied = () if vary_by is None else (Input(path=check_column("ask", "vary_by", vary_by)),)
+        varied = (
+            () if vary_by is None else (Input(path=check_column("ask", "vary_by", vary_by), scalars=True),)
+        )
         plain = (
             None if varied or conversation.plain is None else conversation.plain._replace(ceiling=max_tokens)
         )

@@ -19,6 +19,12 @@ def is_text(type_: pa.DataType) -> bool:
     return pt.is_string(type_) or pt.is_large_string(type_) or pt.is_string_view(type_)
 
 
+def is_scalar(type_: pa.DataType) -> bool:
+    """Whether values of the type have a text of their own: numbers, booleans, dates, times and timestamps."""
+    number = pt.is_integer(type_) or pt.is_floating(type_) or pt.is_decimal(type_)
+    return number or pt.is_boolean(type_) or pt.is_date(type_) or pt.is_time(type_) or pt.is_timestamp(type_)
+
+
 def find_column(schema: pa.Schema, path: str) -> tuple[list[str], pa.DataType]:
     """The names that lead to a column, top level first, and its type.
 

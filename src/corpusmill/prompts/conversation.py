@@ -135,7 +135,7 @@ class _Slots:
         self.media: set[str] = set()
 
     def at(self, path: str, kind: InputKind) -> int:
-        wanted = Input(path=path, kind=kind)
+        wanted = Input(path=path, kind=kind, scalars=kind == "text")
         if wanted not in self.inputs:
             self.inputs.append(wanted)
         return self.inputs.index(wanted)

@@ -31,11 +31,13 @@ class Input:
     """A column that a prompt reads: a dotted path, and how its values are handed over.
 
     `text` values are `str` or None, `binary` values are `bytes` or None, `json` values are what
-    `pyarrow.Array.to_pylist` gives (lists, dictionaries, numbers), or None.
+    `pyarrow.Array.to_pylist` gives (lists, dictionaries, numbers), or None. With `scalars` a `text` input also takes
+    numbers, booleans, dates, times and timestamps, written as `corpusmill.rows.scalars` says.
     """
 
     path: str
     kind: InputKind = "text"
+    scalars: bool = False
 
 
 class Rendered(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -105,9 +105,9 @@ def shared_fields(
 
     `reads` are the columns that the prompt named `prompt` takes, without `vary_by`. Temperature is 0 unless given.
     """
-    paths = [*reads]
+    inputs = [Input(path=path) for path in reads]
     if vary_by is not None:
-        paths.append(check_column(prompt, "vary_by", vary_by))
+        inputs.append(Input(path=check_column(prompt, "vary_by", vary_by), scalars=True))
     return {
         "into": check_into(prompt, into),
         "instruction": instruction,
@@ -117,7 +117,7 @@ def shared_fields(
         "returns": check_returns(prompt, returns),
         "vary_by": vary_by,
         "parameters": wire_parameters({"temperature": 0, **sampling}),
-        "inputs": tuple(Input(path=path) for path in paths),
+        "inputs": tuple(inputs),
         "_cap": (max_tokens, escalate_to),
         "_layout": layout,
     }

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from corpusmill.exchange import REPLACEMENT, clean_text, clean_value
 from corpusmill.prompts.columns import find_column, is_text
+from corpusmill.rows.scalars import scalar_writer
 
 if TYPE_CHECKING:
     from corpusmill.prompts.prompt import Input
@@ -44,9 +45,11 @@ def column_at(batch: pa.RecordBatch, path: str) -> pa.Array[Any]:
 def column_values(batch: pa.RecordBatch, wanted: Input) -> Values:
     """Give the values of the column that an input names."""
     column = column_at(batch, wanted.path)
-    if wanted.kind == "text" or _is_text(column.type):
+    if _is_text(column.type):
         texts, cleaned = column_text(column)
         return Values(texts, cleaned)
+    if wanted.kind == "text":
+        return _written(column)
     try:
         items = column.to_pylist()
     except UNREADABLE:
@@ -68,6 +71,25 @@ def column_text(column: pa.Array[Any]) -> tuple[list[str | None], frozenset[int]
     for row in cleaned:
         texts[row] = (texts[row] or "").replace("\0", REPLACEMENT)
     return texts, frozenset(cleaned)
+
+
+def _written(column: pa.Array[Any]) -> Values:
+    """Give the texts of an array of scalars."""
+    if isinstance(column, pa.DictionaryArray):
+        column = column.dictionary_decode()
+    plain, write = scalar_writer(column)
+    items: list[Any] = plain.to_pylist()
+    if write is None:
+        return Values(items)
+    unreadable = {}
+    for row, item in enumerate(items):
+        if item is None:
+            continue
+        try:
+            items[row] = write(item)
+        except UNREADABLE as error:
+            items[row], unreadable[row] = None, _why(error)
+    return Values(items, unreadable=unreadable)
 
 
 def _is_text(type_: pa.DataType) -> bool:
