@@ -19,7 +19,7 @@ from corpusmill.fingerprint import canonical, digest
 from corpusmill.policy import Budget, FailurePolicy, Limits, RetryPolicy
 from corpusmill.prompts.columns import is_scalar, is_text, resolve_column
 from corpusmill.prompts.prompt import Rendered
-from corpusmill.prompts.template import NAMES, check_closed, unnamed
+from corpusmill.prompts.template import NAMES, as_literal, check_closed, unnamed
 from corpusmill.rows.columns import new_fields
 
 if TYPE_CHECKING:
@@ -146,7 +146,11 @@ def check_input(schema: pa.Schema, prompt: Prompt, wanted: Input) -> None:
     try:
         found = resolve_column(schema, wanted.path)
     except SourceError as error:
-        raise PromptError(f"the prompt into {prompt.into!r} names {wanted.path!r}: {error}") from None
+        written = any(f"{{{wanted.path}}}" in text for _, text in _templates(prompt))
+        raise PromptError(
+            f"the prompt into {prompt.into!r} names {wanted.path!r}: {error}"
+            f"{as_literal(wanted.path) if written else ''}"
+        ) from None
     # What a type of somebody's own means by a number is not known: of such types text alone is taken.
     scalar = wanted.scalars and is_scalar(found.value_type if pa.types.is_dictionary(found) else found)
     if isinstance(found, pa.BaseExtensionType):
@@ -174,6 +178,18 @@ def check_braces(schema: pa.Schema, prompt: Prompt) -> None:
 
     No template can hold its name, or they are not closed.
     """
+    for what, text in _templates(prompt):
+        for name, place in unnamed(text):
+            if name in schema.names:
+                raise PromptError(
+                    f"the prompt into {prompt.into!r} has {'{' + name + '}'!r} at {place} of a text, which would "
+                    f"be sent as it stands, though {name!r} is a column: {NAMES}{as_literal(name)}"
+                )
+        check_closed(text, f"{what} of the prompt into {prompt.into!r}", schema.names)
+
+
+def _templates(prompt: Prompt) -> Iterator[tuple[str, str]]:
+    """Give the texts in which a prompt names columns in braces, each with what it is."""
     content = prompt.content()
     for key, what in (
         ("system", "the system message"),
@@ -181,13 +197,7 @@ def check_braces(schema: pa.Schema, prompt: Prompt) -> None:
         ("messages", "a message"),
     ):
         for text in _texts(content.get(key)):
-            for name, place in unnamed(text):
-                if name in schema.names:
-                    raise PromptError(
-                        f"the prompt into {prompt.into!r} has {'{' + name + '}'!r} at {place} of a text, which would "
-                        f"be sent as it stands, though {name!r} is a column: {NAMES}"
-                    )
-            check_closed(text, f"{what} of the prompt into {prompt.into!r}", schema.names)
+            yield what, text
 
 
 def _texts(value: object) -> Iterator[str]:

@@ -63,7 +63,8 @@ def test_a_column_in_braces_that_no_template_can_name_is_refused(
     """Beside another column every row would be sent the braces, and nobody would notice."""
     table = pa.table({"text": ["a"], "Text Column": ["b"], "1st": ["c"]})
     with pytest.raises(
-        PromptError, match=r"has '\{(Text Column|1st)\}' at line 1, character .*rename the column"
+        PromptError,
+        match=r"has '\{(Text Column|1st)\}' at line 1, character .*rename the column.*; write \{literal:\1\} for",
     ):
         attempt(tmp_path, fake_endpoint, prompt, table=table)
 
@@ -119,7 +120,12 @@ def test_other_braces_are_text(tmp_path: Path, fake_endpoint: FakeEndpoint) -> N
 @pytest.mark.parametrize(
     ("prompt", "message"),
     [
-        (Ask("{texts}", into="out"), r"names 'texts'.*'text'"),
+        (
+            Ask("{texts}", into="out"),
+            r"names 'texts'.*'text'\?; write \{literal:texts\} for the text \{texts\}$",
+        ),
+        (Translate("texts", "out", to="lv"), r"names 'texts'.*'text'\?$"),
+        (Ask("{text}", into="out", vary_by="texts"), r"names 'texts'.*'text'\?$"),
         (Ask("{doc.bodi}", into="out"), r"names 'doc.bodi'.*'doc.body'"),
         (Translate("id", "out", to="lv"), r"takes text from 'id', whose type is int64; cast"),
         (Ask("{doc}", into="out"), r"takes text from 'doc'"),

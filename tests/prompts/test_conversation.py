@@ -74,6 +74,22 @@ def test_a_column_may_hold_whole_conversations(*, as_json: bool) -> None:
     assert "'nobody'" in found[3]
 
 
+def test_a_name_in_braces_may_be_text_in_any_message() -> None:
+    """In messages without a column, beside one, and in a part."""
+    prompt = Ask(
+        messages=[
+            {"role": "system", "content": "Keep {literal:name}."},
+            {"role": "user", "content": ["{literal:a}", "{a}"]},
+        ],
+        into="out",
+    )
+    (messages,) = asked(prompt, a=["x"])
+    assert messages == [
+        {"role": "system", "content": "Keep {name}."},
+        {"role": "user", "content": [{"type": "text", "text": "{a}"}, {"type": "text", "text": "x"}]},
+    ]
+
+
 def test_json_that_is_no_conversation_fails_its_row() -> None:
     """Text that is not JSON is not sent as a prompt."""
     assert (

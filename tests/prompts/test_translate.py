@@ -196,10 +196,33 @@ def test_a_wording_of_the_user_is_used_and_is_content(tmp_path: Path) -> None:
         assert prompt.content()["wording"] == table
 
 
+def test_a_name_in_braces_may_be_text_in_a_wording() -> None:
+    """In a message that all rows share, in one of constants, in one of the row's own, and in a line of a glossary."""
+    wording = {
+        "messages": [
+            {
+                "role": "system",
+                "content": ["Keep {literal:name}.", "Keep {literal:to} in {to}.", "{glossary}"],
+            },
+            {"role": "user", "content": "{literal:text}: {text}"},
+            {"role": "assistant", "content": "I keep {literal:name}."},
+        ],
+        "term": "{source} = {target} {literal:term}",
+    }
+    prompt = Translate("t", "u", to="lv", wording=wording, glossary={"cake": "kūka"})
+    first, second, third = (message["content"] for message in asked(prompt, "cake").messages)
+    assert first == "Keep {name}.\nKeep {to} in Latvian.\ncake = kūka {term}"
+    assert second == "{text}: cake"
+    assert third == "I keep {name}."
+
+
 @pytest.mark.parametrize(
     ("wording", "message"),
     [
-        ({"messages": [{"role": "user", "content": "{txt}"}]}, "did you mean 'text'"),
+        (
+            {"messages": [{"role": "user", "content": "{txt}"}]},
+            r"did you mean 'text'\?; write \{literal:txt\} for the text \{txt\}$",
+        ),
         ({"messages": [{"role": "user", "content": "to {to}"}]}, "no place for {text}"),
         ({"messages": [{"role": "usr", "content": "{text}"}]}, "role 'usr'"),
         ({"messages": [{"rol": "user", "content": "{text}"}]}, "did you mean 'role'"),

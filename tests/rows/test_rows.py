@@ -117,16 +117,23 @@ def test_only_nul_and_surrogates_are_touched(kept: str) -> None:
         ("{ text } {text!r} {text:>9} {text}", "t", "{ text } {text!r} {text:>9} t"),
         ("{{text}}", "t", "{t}"),
         ("{% raw %}{text}{# c #}", "{{ 1+1 }}", "{% raw %}{{ 1+1 }}{# c #}"),
+        ("Keep {literal:name}, not {text}", "{literal:t}", "Keep {name}, not {literal:t}"),
+        ("{literal:text}{text}{literal:text}", "t", "{text}t{text}"),
+        ("{{literal:doc.text}} {literal:2nd Name}: {text}", "t", "{{doc.text}} {2nd Name}: t"),
+        ('{literal: "a"} {literal:"a"} {literal:} {text}', "t", '{literal: "a"} {literal:"a"} {literal:} t'),
+        ('{text}: {"a": {"b": 1}} {{}} {0}', "t", 't: {"a": {"b": 1}} {{}} {0}'),
     ],
 )
 def test_a_placeholder_is_a_column_in_braces_and_nothing_else_is(template: str, row: str, asked: str) -> None:
-    """Other braces are literal, and the row's own text is never looked into."""
-    batch = pa.RecordBatch.from_pydict({"text": [row]})
-    rendered = Renderer(Ask(template, into="x"), identity="i").ask(batch).rendered(0)
-    assert rendered.messages == ({"role": "user", "content": asked},)
+    """Other braces are literal, and the row's own text is never looked into; whatever way the request is made."""
+    batch = pa.RecordBatch.from_pydict({"text": [row], "more": ["m"]})
+    alone = Renderer(Ask(template, into="x", system="{literal:a}"), identity="i").ask(batch).rendered(0)
+    assert alone.messages == ({"role": "system", "content": "{a}"}, {"role": "user", "content": asked})
+    beside = Renderer(Ask(f"{template} {{more}}", into="x"), identity="i").ask(batch).rendered(0)
+    assert beside.messages == [{"role": "user", "content": f"{asked} m"}]
 
 
-@pytest.mark.parametrize("template", ["no column at all", "{}", "{0}", "{ text }"])
+@pytest.mark.parametrize("template", ["no column at all", "{}", "{0}", "{ text }", "{literal:text}"])
 def test_a_template_without_a_column_is_refused(template: str) -> None:
     """Every row would ask the same."""
     with pytest.raises(PromptError, match="names no column"):
@@ -144,6 +151,7 @@ def test_a_template_without_a_column_is_refused(template: str) -> None:
         ),
         ("Of {doc.text", r" \('\{doc\.text' at line 1, character 4 is not closed; write \{doc\.text\}\)$"),
         ("text}", r"where the row's text belongs$"),
+        ("{literal:text}", r"where the row's text belongs$"),
     ],
 )
 def test_what_looks_like_a_placeholder_and_is_none_is_pointed_at(template: str, hint: str) -> None:

@@ -73,7 +73,9 @@ class AskModel(SamplingModel):
 
     into: Text = Field(description="the new column")
     template: Text | None = Field(
-        None, description="the user message; {column} and {column.path} are filled in, other braces are text"
+        None,
+        description="the user message; {column} and {column.path}, of texts, numbers or dates, are filled in, "
+        "{literal:name} is the text {name}, other braces are text",
     )
     system: Text | None = Field(None, description="a system message before it")
     messages: list[dict[str, Any]] | dict[str, Any] | None = Field(

@@ -157,12 +157,15 @@ def _plain(written: list[Mapping[str, Any]]) -> Plain | None:
     usual = all(
         set(message) == {"role", "content"} and isinstance(message["content"], str) for message in written
     )
-    if not usual or any(parse_template(message["content"]).paths for message in first):
+    if not usual:
         return None
-    template = parse_template(last["content"])
-    if len(template.paths) != 1:
+    *before_it, template = (parse_template(message["content"]) for message in written)
+    if any(fixed.paths for fixed in before_it) or len(template.paths) != 1:
         return None
-    fixed = tuple({"role": message["role"], "content": message["content"]} for message in first)
+    fixed = tuple(
+        {"role": message["role"], "content": parsed.literals[0]}
+        for message, parsed in zip(first, before_it, strict=True)
+    )
     before, after = template.literals
     return Plain(fixed, last["role"], before, after)
 

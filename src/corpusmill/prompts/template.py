@@ -1,8 +1,12 @@
-"""Templates: `{column.path}` is replaced by the row's text, and nothing else means anything.
+"""Templates: `{column.path}` is the row's text, `{literal:name}` is the text `{name}`, and nothing else means anything.
 
 A placeholder is a brace, a dotted path of names, a brace. Every other brace is literal; `unclosed` finds those that may
 be slips, which whoever knows the names that can be filled in refuses. What is filled in is never looked at again, so a
 row whose text contains `{other}` keeps it.
+
+Doubled braces are no escape: `{{column}}` is the row's text in braces, as LaTeX and BibTeX want it, and orchestrators
+fill in `{{name}}` before a template is read. A sign before the name would be part of some language that a prompt shows
+code of.
 """
 
 from __future__ import annotations
@@ -20,6 +24,8 @@ if TYPE_CHECKING:
 # that JSON and code in a template stay what they are.
 _PATH = r"[^\W\d][\w-]*(?:\.[\w-]+)*"
 _PLACEHOLDER = re.compile(rf"\{{({_PATH})\}}")
+_LITERAL = re.compile(r"\{literal:([\w.-]+(?: +[\w.-]+)*)\}")
+_FILLED = re.compile(rf"{_PLACEHOLDER.pattern}|{_LITERAL.pattern}")
 _BEGUN = re.compile(rf"\{{({_PATH})")
 _WORDS = re.compile(r"\{([^\W\d][\w-]*(?: +[\w.-]+)+)\}")
 _BRACED = re.compile(r"\{([^{}]+)\}")
@@ -37,7 +43,6 @@ NAMES = (
 class Template:
     """A parsed template: `literals[0] + value of paths[0] + literals[1] + …`."""
 
-    text: str
     literals: tuple[str, ...]
     paths: tuple[str, ...]
 
@@ -52,15 +57,26 @@ class Template:
 
 def parse_template(text: str) -> Template:
     """Split a template at its placeholders."""
-    literals: list[str] = []
+    literals = [""]
     paths: list[str] = []
     end = 0
-    for match in _PLACEHOLDER.finditer(text):
-        literals.append(text[end : match.start()])
-        paths.append(match[1])
+    for match in _FILLED.finditer(text):
+        literals[-1] += text[end : match.start()]
+        path, name = match.groups()
+        if path is None:
+            literals[-1] += f"{{{name}}}"
+        else:
+            paths.append(path)
+            literals.append("")
         end = match.end()
-    literals.append(text[end:])
-    return Template(text, tuple(literals), tuple(paths))
+    literals[-1] += text[end:]
+    return Template(tuple(literals), tuple(paths))
+
+
+def as_literal(name: str) -> str:
+    """Say, to be put behind a message, how a name in braces is written that is text; nothing where it cannot be."""
+    written = f"{{literal:{name}}}"
+    return f"; write {written} for the text {{{name}}}" if _LITERAL.fullmatch(written) else ""
 
 
 def check_closed(text: str, what: str, names: Container[str]) -> None:
@@ -107,6 +123,7 @@ def _left_open(text: str, offset: int) -> list[int]:
 
 def near_miss(text: str) -> str:
     """Say, to be put behind a message, what in the text looks like a placeholder and is none; else nothing."""
+    text = _LITERAL.sub(_blank, text)
     nearly = _NEARLY.search(text)
     if nearly is None:
         path, place = next(unclosed(text), ("", ""))

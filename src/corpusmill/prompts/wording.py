@@ -5,9 +5,9 @@ A wording is a table (TOML, YAML, JSON or a mapping) with one entry a task: `tra
 
 - `messages`: a list of `{role, content}`. `content` is a text or a list of pieces, which are put together
   with line feeds. A piece is a text, or a list of texts of which the first that can be filled is taken.
-  `{name}` is replaced by what the prompt knows under that name; a piece that names something which this
-  prompt or row does not have is left out, and so is a message without any piece. What is filled in is never
-  looked at again.
+  `{name}` is replaced by what the prompt knows under that name, and `{literal:name}` is the text `{name}`;
+  a piece that names something which this prompt or row does not have is left out, and so is a message
+  without any piece. What is filled in is never looked at again.
 - a message with `each = "examples"` is repeated for each example, with `{source}` and `{target}`;
   neighbours that have it are repeated together.
 - `term` and `example`: how one line of `{glossary}` and of `{examples}` is written, with `{source}` and
@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from corpusmill.errors import PromptError
 from corpusmill.exchange import ROLES
-from corpusmill.prompts.template import Template, check_closed, parse_template
+from corpusmill.prompts.template import Template, as_literal, check_closed, parse_template
 
 if TYPE_CHECKING:
     from corpusmill.exchange import Message
@@ -193,7 +193,7 @@ def _piece(piece: object, where: str, names: frozenset[str]) -> Piece:
     for template in parsed:
         for path in template.paths:
             if path not in names:
-                raise PromptError(f"{where} speaks of {_nearest(path, names, '{}')}")
+                raise PromptError(f"{where} speaks of {_nearest(path, names, '{}')}{as_literal(path)}")
     return parsed
 
 
@@ -265,7 +265,7 @@ class Layout:
 def _plan(role: str, pieces: tuple[Piece, ...]) -> tuple[str, Message | None, tuple[Piece, ...]]:
     if all(not piece[0].paths for piece in pieces):
         # All rows share this very message; nobody changes it.
-        return role, {"role": role, "content": "\n".join(piece[0].text for piece in pieces)}, pieces
+        return role, {"role": role, "content": "\n".join(piece[0].literals[0] for piece in pieces)}, pieces
     return role, None, pieces
 
 
@@ -292,8 +292,7 @@ def _fill_constants(template: Template, constants: Mapping[str, str]) -> Templat
         else:
             paths.append(path)
             literals.append(literal)
-    text = literals[0] if not paths else template.text
-    return Template(text, tuple(literals), tuple(paths))
+    return Template(tuple(literals), tuple(paths))
 
 
 def _filled(piece: Piece, row: Mapping[str, str | None]) -> str | None:
