@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -23,12 +23,11 @@ from corpusmill.errors import (
     UsageError,
 )
 from corpusmill.job import job_of
-from corpusmill.report import report_of
+from corpusmill.report import RunReport, merged, report_of
 from corpusmill.shards import (
     Shard,
     commit_shards,
     enrich_shard,
-    merged,
     plan_shards,
     shard_of,
     shard_rows,
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from corpusmill.job import Job
-    from corpusmill.report import RunReport
     from corpusmill.testing import FakeEndpoint
 
 ROWS = 100
@@ -298,7 +296,11 @@ def test_a_report_of_shards_adds_up(corpus: Path, fake_endpoint: FakeEndpoint) -
     whole = merged(reports, output="x")
     whole.check()
     assert whole.prompt_tokens == fake_endpoint.stats().prompt_tokens
-    assert sum(whole.latency) == whole.live == 60
+    assert sum(whole.latency) == whole.live == whole.answers == 60
+    counts = {field.name for field in fields(RunReport) if field.type == "int"} - {"possibly_paid_twice"}
+    assert {name: getattr(whole, name) for name in counts} == {
+        name: sum(getattr(report, name) for report in reports) for name in counts
+    }
 
 
 KILLED = """

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from corpusmill.errors import CountsError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 LATENCY_BOUNDS = tuple(round(0.001 * 2 ** (step / 2), 6) for step in range(41))
 """Upper bounds in seconds of the bins of the latency histogram: 1 ms to about 17 minutes, two bins an octave."""
+
+SAMPLES = 12
+SLOWEST = 10
+FAILURES = 50
+"""Rows that the report shows at most, each of its three lists; the samples are divided among the prompts."""
 
 STATED = "the job"
 """The origin of prices that the user has stated."""
@@ -160,3 +165,65 @@ def summary(report: RunReport) -> dict[str, Any]:
     """Give the small part of a report, JSON-ready."""
     whole = report.as_dict()
     return {name: whole[name] for name in SUMMARY}
+
+
+_ORIGINS = ("live", "cached", "deduplicated", "skipped", "unanswered")
+
+
+def merged(reports: Sequence[RunReport], *, output: str | None) -> RunReport:
+    """Give the report of a whole run from those of its shards.
+
+    Counts add up; `seconds` is the longest, because shards run side by side; `possibly_paid_twice` is the highest,
+    because each counts for the whole run. The timeline is left out: the shards' clocks have nothing in common.
+    """
+    if not reports:
+        raise CountsError("there is no shard to make a report of")
+    first = reports[0]
+    costs = [report.cost for report in reports]
+    counts = (*_ORIGINS, "attempts", "answers", "prompt_tokens", "completion_tokens", "rate_limited")
+    return replace(
+        first,
+        rows=sum(report.rows for report in reports),
+        outcomes=added(report.outcomes for report in reports),
+        **{name: sum(getattr(report, name) for report in reports) for name in counts},
+        possibly_paid_twice=max(report.possibly_paid_twice for report in reports),
+        cost=None if None in costs else sum(cost for cost in costs if cost is not None),
+        seconds=max(report.seconds for report in reports),
+        output=output,
+        skipped_run=False,
+        prompts=[
+            _merged_prompt(prompts) for prompts in zip(*(report.prompts for report in reports), strict=True)
+        ],
+        retries=added(report.retries for report in reports),
+        warnings=list(dict.fromkeys(warning for report in reports for warning in report.warnings)),
+        latency=[sum(bin_) for bin_ in zip(*(report.latency for report in reports), strict=True)],
+        timeline=[],
+        samples=[sample for report in reports for sample in report.samples][:SAMPLES],
+        slowest=sorted(
+            (sample for report in reports for sample in report.slowest),
+            key=lambda sample: -(sample.seconds or 0.0),
+        )[:SLOWEST],
+        failures=[sample for report in reports for sample in report.failures][:FAILURES],
+    )
+
+
+def _merged_prompt(prompts: Sequence[PromptReport]) -> PromptReport:
+    return replace(
+        prompts[0],
+        outcomes=added(prompt.outcomes for prompt in prompts),
+        notes=added(prompt.notes for prompt in prompts),
+        errors=added(prompt.errors for prompt in prompts),
+        **{
+            name: sum(getattr(prompt, name) for prompt in prompts)
+            for name in (*_ORIGINS, "prompt_tokens", "completion_tokens")
+        },
+    )
+
+
+def added(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Add counts up, name by name."""
+    total: dict[str, int] = {}
+    for each in counts:
+        for name, count in each.items():
+            total[name] = total.get(name, 0) + count
+    return total

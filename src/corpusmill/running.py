@@ -25,7 +25,7 @@ from corpusmill.errors import CorpusmillError, RunEndedError, StoreError, TooMan
 from corpusmill.page import render
 from corpusmill.plan import throwaway_key
 from corpusmill.policy import DEFAULT_STORE, MODES, Budget, FailurePolicy, Limits, RetryPolicy
-from corpusmill.report import PromptReport, RunReport
+from corpusmill.report import PromptReport, RunReport, added
 from corpusmill.rows.prompt_cut import PROMPT_CUT, prompt_cut_warning
 from corpusmill.rows.render import Renderer
 from corpusmill.store import open_in_mode
@@ -214,14 +214,10 @@ class Running:
             )
             for account in ledger.prompts
         ]
-        outcomes: dict[str, int] = {}
-        for prompt in prompts:
-            for status, count in prompt.outcomes.items():
-                outcomes[status] = outcomes.get(status, 0) + count
         price = price_of(self._conduct)
         return RunReport(
             rows=ledger.rows,
-            outcomes=outcomes,
+            outcomes=added(prompt.outcomes for prompt in prompts),
             live=sum(prompt.live for prompt in prompts),
             cached=sum(prompt.cached for prompt in prompts),
             deduplicated=sum(prompt.deduplicated for prompt in prompts),

@@ -16,7 +16,7 @@ from corpusmill.engine.outputs import FailureLog, PartsOutput
 from corpusmill.errors import CountsError, ShardChangedError, SinkError, UsageError
 from corpusmill.killpoints import reach
 from corpusmill.plan import check_apart, make_plan
-from corpusmill.report import LATENCY_BOUNDS, PromptReport, RunReport, report_of, summary
+from corpusmill.report import RunReport, merged, report_of, summary
 from corpusmill.running import (
     Conduct,
     Running,
@@ -39,7 +39,7 @@ from corpusmill.transform.beside import held_beside
 from corpusmill.transform.running import check_shardable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import httpx
 
@@ -49,10 +49,6 @@ if TYPE_CHECKING:
     from corpusmill.tables import Sink, Source
 
 DEFAULT_SHARDS = 8
-
-SAMPLES = 12
-SLOWEST = 10
-FAILURES = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -258,74 +254,6 @@ def commit_shards(job: Job, shards: Sequence[Shard], *, overwrite: bool = False)
             stored.finish(plan.run_key)
         drop_shards(target, plan.run_key)
     return report
-
-
-def merged(reports: Sequence[RunReport], *, output: str | None) -> RunReport:
-    """Give the report of a whole run from those of its shards.
-
-    Counts add up; `seconds` is the longest, because shards run side by side; `possibly_paid_twice` is the highest,
-    because each counts for the whole run. The timeline is left out: the shards' clocks have nothing in common.
-    """
-    if not reports:
-        raise CountsError("there is no shard to make a report of")
-    first = reports[0]
-    latency = [0] * (len(LATENCY_BOUNDS) + 1)
-    for report in reports:
-        for position, count in enumerate(report.latency):
-            latency[position] += count
-    costs = [report.cost for report in reports]
-    return replace(
-        first,
-        rows=sum(report.rows for report in reports),
-        outcomes=_added(report.outcomes for report in reports),
-        **{
-            name: sum(getattr(report, name) for report in reports)
-            for name in (*_ORIGINS, "attempts", "prompt_tokens", "completion_tokens", "rate_limited")
-        },
-        possibly_paid_twice=max(report.possibly_paid_twice for report in reports),
-        cost=None if None in costs else sum(cost for cost in costs if cost is not None),
-        seconds=max(report.seconds for report in reports),
-        output=output,
-        skipped_run=False,
-        prompts=[
-            _merged_prompt([report.prompts[position] for report in reports])
-            for position in range(len(first.prompts))
-        ],
-        retries=_added(report.retries for report in reports),
-        warnings=list(dict.fromkeys(warning for report in reports for warning in report.warnings)),
-        latency=latency,
-        timeline=[],
-        samples=[sample for report in reports for sample in report.samples][:SAMPLES],
-        slowest=sorted(
-            (sample for report in reports for sample in report.slowest),
-            key=lambda sample: -(sample.seconds or 0.0),
-        )[:SLOWEST],
-        failures=[sample for report in reports for sample in report.failures][:FAILURES],
-    )
-
-
-_ORIGINS = ("live", "cached", "deduplicated", "skipped", "unanswered")
-
-
-def _merged_prompt(prompts: Sequence[PromptReport]) -> PromptReport:
-    return replace(
-        prompts[0],
-        outcomes=_added(prompt.outcomes for prompt in prompts),
-        notes=_added(prompt.notes for prompt in prompts),
-        errors=_added(prompt.errors for prompt in prompts),
-        **{
-            name: sum(getattr(prompt, name) for prompt in prompts)
-            for name in (*_ORIGINS, "prompt_tokens", "completion_tokens")
-        },
-    )
-
-
-def _added(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    total: dict[str, int] = {}
-    for each in counts:
-        for key, value in each.items():
-            total[key] = total.get(key, 0) + value
-    return total
 
 
 def _prepared(job: Job) -> tuple[Source, Sink, Plan]:

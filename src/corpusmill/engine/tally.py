@@ -12,17 +12,13 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from corpusmill.report import LATENCY_BOUNDS, Moment, Sample
+from corpusmill.report import FAILURES, LATENCY_BOUNDS, SAMPLES, SLOWEST, Moment, Sample
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from corpusmill.outcome import Outcome
 
-SAMPLES = 12
-"""Rows that are shown, divided among the prompts."""
-SLOWEST = 10
-FAILURES = 50
 MOMENTS = 240
 SHOWN = 2_000
 """Characters of a text that a sample keeps."""
