@@ -145,6 +145,33 @@ def test_what_is_not_ours_is_refused_and_only_overwritten_on_request(tmp_path: P
     assert not (tmp_path / "full" / "thesis.txt").exists()
 
 
+def test_what_somebody_put_beside_the_parts_is_not_removed_unasked(target: str, fill: Fill) -> None:
+    """The dataset as it stands is left alone; one that is to be written anew is refused, and says why."""
+    fill(target, TABLE)
+    if target.endswith(".parquet"):
+        assert open_sink(target).decide("run-2", "job") == "rebuild"
+        return
+    (Path(target) / "thesis.txt").write_text("years of work")
+    sink = open_sink(target)
+    assert sink.decide("run", "job") == "skip"
+    with pytest.raises(SinkError, match=r"to be written anew, and holds files .*'thesis.txt' among them"):
+        sink.decide("run-2", "job")
+    assert sink.decide("run-2", "job", overwrite=True) == "rebuild"
+
+
+def test_the_home_folder_is_never_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where `HOME` is a link to it; without a home nothing is in the way."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "precious").write_text("x")
+    (tmp_path / "home").symlink_to("real")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    for sink in ("real", "home"):
+        with pytest.raises(SinkError, match="is not overwritten"):
+            open_sink(tmp_path / sink).decide("run", "job", overwrite=True)
+    monkeypatch.setattr(Path, "home", Path("~nobody-of-that-name/x").expanduser)
+    assert open_sink(tmp_path / "real").decide("run", "job", overwrite=True) == "rebuild"
+
+
 def test_the_working_folder_is_never_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor a folder that holds it."""
     (tmp_path / "in" / "side").mkdir(parents=True)

@@ -95,30 +95,36 @@ class Sink:
             SinkError: something else lies there and `overwrite` is not set; says what.
         """
         found = self.manifest()
+        if found is not None:
+            if run_key is not None and found.run_key == run_key and not found.failed and self.is_whole(found):
+                return "skip"
+            if found.job_key != job_key and not overwrite:
+                raise SinkError(
+                    f"{self.shown} holds the output of another job (run {(found.run_key or 'without a key')[:12]}, "
+                    f"{found.rows:,} rows); choose another place, or pass --overwrite (in Python overwrite=True), "
+                    "which removes all that lies there"
+                )
+        strangers = self._strangers(ours=found is not None)
+        if not strangers:
+            return "write" if found is None else "rebuild"
+        if overwrite:
+            self._refuse_precious()
+            return "rebuild"
         if found is None:
-            strangers = self._strangers()
-            if not strangers:
-                return "write"
-            if overwrite:
-                self._refuse_precious()
-                return "rebuild"
             raise SinkError(
                 f"{self.shown} already holds {strangers}; choose another place, or pass --overwrite (in Python "
                 "overwrite=True), which removes all of that"
             )
-        if run_key is not None and found.run_key == run_key and not found.failed and self.is_whole(found):
-            return "skip"
-        if found.job_key == job_key or overwrite:
-            return "rebuild"
         raise SinkError(
-            f"{self.shown} holds the output of another job (run {(found.run_key or 'without a key')[:12]}, "
-            f"{found.rows:,} rows); choose another place, or pass --overwrite (in Python overwrite=True), which "
-            "removes all that lies there"
+            f"{self.shown} is to be written anew, and holds {strangers} besides; put them elsewhere, or pass "
+            "--overwrite (in Python overwrite=True), which removes all that lies there"
         )
 
-    def _strangers(self) -> str:
-        """What lies in the way, in words; nothing when the way is free."""
+    def _strangers(self, *, ours: bool) -> str:
+        """What lies in the way, in words; nothing when the way is free. `ours`: a dataset of ours lies there."""
         target = self.layout.target
+        if ours and self.layout.kind == "file":
+            return ""
         with failures_as(SinkError, "cannot read", target):
             kind = target.info().type
             if kind == pafs.FileType.File:
@@ -151,8 +157,7 @@ class Sink:
     def _refuse_precious(self) -> None:
         """Overwriting removes all that lies there, which nobody means of these places."""
         target = self.layout.target
-        folder = Path(target.path)
-        if target.local and (Path.cwd().is_relative_to(folder) or Path.home().is_relative_to(folder)):
+        if target.local and any(place.is_relative_to(target.path) for place in _precious()):
             raise SinkError(
                 f"{self.shown} is (or holds) the working or the home folder and is not overwritten"
             )
@@ -221,6 +226,15 @@ class Sink:
             if place.local:
                 staged.move_to(place)
         return place.shown
+
+
+def _precious() -> list[Path]:
+    """The working and the home folder, by their real paths, as a sink has one; without those that are not there."""
+    found = []
+    for place in (Path.cwd, Path.home):
+        with contextlib.suppress(OSError, RuntimeError):
+            found.append(place().resolve())
+    return found
 
 
 def open_sink(spec: SinkLike) -> Sink:
