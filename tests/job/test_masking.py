@@ -48,6 +48,7 @@ def test_no_literal_secret_of_a_job_is_in_what_is_written_of_it() -> None:
         ({"api_key": "${A}${B}"}, {"api_key": "${A}${B}"}),
         ({"api_key": "${A}-literal-${B}"}, {"api_key": "${A}***${B}"}),
         ({"api_key": "${not a name}"}, {"api_key": "***"}),
+        ({"api_key": "$${LITERAL}"}, {"api_key": "***"}),
         ({"api_key": 12345678}, {"api_key": "***"}),
         ({"api_key": None, "secrets": True}, {"api_key": None, "secrets": True}),
         ({"model": "prefix${NAME}"}, {"model": "prefix${NAME}"}),

@@ -65,6 +65,27 @@ def test_a_dollar_in_a_template_is_a_text() -> None:
     assert parse_job(written()).prompts[0].content()["template"] == "Say ${100} {text}"
 
 
+def test_a_reference_after_two_dollars_is_a_text() -> None:
+    """Whether the variable is set or not, and wherever it stands; what a variable holds is no reference."""
+    text = written(
+        prompt=", system: '$${NAME} ${NAME} $$${NAME} $${NO-NAME} $$'", rest="store: 's$${NAME}.db'"
+    )
+    text = text.replace("model: any", "model: '$${NOT_SET}'")
+    job = parse_job(text, environment={"NAME": "$${n}"})
+    assert job.prompts[0].content()["system"] == "${NAME} $${n} $${NAME} $${NO-NAME} $$"
+    assert (job.store, job.endpoint.model) == ("s${NAME}.db", "${NOT_SET}")
+
+
+def test_a_variable_that_is_not_set_may_be_meant_as_text() -> None:
+    """In a prompt; elsewhere it is meant as a variable."""
+    with pytest.raises(
+        JobError, match=r"NAME, which is not set; write \$\$\{NAME\} for the text \$\{NAME\}$"
+    ):
+        parse_job(written(prompt=", system: '${NAME}'"), environment={})
+    with pytest.raises(JobError, match=r"NAME, which is not set$"):
+        parse_job(written(rest="store: '${NAME}'"), environment={})
+
+
 def test_a_store_in_memory_is_refused_when_it_is_opened() -> None:
     """It would keep nothing that was paid for."""
     from corpusmill.errors import UsageError

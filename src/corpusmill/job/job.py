@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from corpusmill.outcome import Status
     from corpusmill.prompts.prompt import Prompt
 
-_VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)\}")
+_VARIABLE = re.compile(r"(\$?)\$\{([A-Za-z_]\w*)\}")
 
 
 class JobModel(Model):
@@ -88,7 +88,8 @@ def load_job(path: str | Path, *, environment: Mapping[str, str] | None = None) 
     """Read a job file (YAML 1.2 or JSON, UTF-8).
 
     `${NAME}` in a text is replaced from the environment, after parsing, so that what a variable holds is never
-    YAML. Paths are relative to the working directory. Raises `JobError` naming file, line, key and nearest key.
+    YAML; `$${NAME}` is the text `${NAME}`. Paths are relative to the working directory. Raises `JobError` naming file,
+    line, key and nearest key.
     """
     name = str(path)
     try:
@@ -251,12 +252,16 @@ def _fill(value: Any, place: Place, document: Document, name: str, environment: 
         return value
 
     def replace(match: re.Match[str]) -> str:
-        found = environment.get(match[1])
+        if match[1]:
+            return match[0][1:]
+        found = environment.get(match[2])
         if found is None:
             line = document.line(place)
             where = f"{name}:{line}" if line else name
+            literal = f"; write $${{{match[2]}}} for the text {match[0]}" if place[0] == "prompts" else ""
             raise JobError(
-                f"{where}: {'.'.join(map(str, place))} needs the environment variable {match[1]}, which is not set"
+                f"{where}: {'.'.join(map(str, place))} needs the environment variable {match[2]}, which is not set"
+                f"{literal}"
             )
         return found
 

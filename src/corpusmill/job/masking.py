@@ -1,7 +1,7 @@
 """The content of a job file as it may be shown: in a report, in lineage, in what an orchestrator keeps of code.
 
 What a key says decides, and what looks like a URL: a literal under a telling key, in a header, in a URL's user info
-or query is or may be a secret. A reference such as `${NAME}` is none.
+or query is or may be a secret. A reference such as `${NAME}` is none; `$${NAME}` is a literal.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from corpusmill.endpoints.endpoint import masked_url
 from corpusmill.endpoints.secret import MASK, is_telling
 
-_REFERENCE = re.compile(r"(\$\{[A-Za-z_]\w*\})")
+_REFERENCE = re.compile(r"((?<!\$)\$\{[A-Za-z_]\w*\})")
 _SCHEME = re.compile(r"\s*(?:(?:bearer|basic)\s*)?", re.IGNORECASE)
 _URL = re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s\"'<>]+", re.IGNORECASE)
 

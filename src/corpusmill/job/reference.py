@@ -15,7 +15,8 @@ INTRODUCTION = """\
 A job file is YAML 1.2 (JSON is YAML too), UTF-8. `corpusmill run job.yaml` runs it, `corpusmill plan job.yaml` says
 what it would do and cost. This page is made from the schema that `corpusmill schema` prints.
 
-- `${NAME}` within a text is replaced from the environment, which is where keys belong.
+- `${NAME}` within a text is replaced from the environment, which is where keys belong. `$${NAME}` is the text
+  `${NAME}`.
 - `no`, `on` and `2024-01-01` are texts: only `true`, `false`, `null` and plain numbers are anything else.
 - A key that is not known is an error that names its line and the nearest key.
 - Paths are relative to the working directory.
