@@ -164,6 +164,15 @@ def test_a_missing_shard_is_named_and_nothing_is_committed(corpus: Path, fake_en
     assert not (corpus.parent / "out").exists()
 
 
+def test_a_shard_whose_conduct_cannot_work_leaves_nothing(corpus: Path, fake_endpoint: FakeEndpoint) -> None:
+    """It is refused before a place to stage its parts is made."""
+    job = make_job(corpus, fake_endpoint, budget={"usd": 1.0})
+    (shard,) = plan_shards(job, shards=1).shards
+    with pytest.raises(UsageError, match="what a token costs is not known"):
+        enrich_shard(job, shard)
+    assert [path.name for path in corpus.parent.iterdir()] == ["corpus"]
+
+
 def test_failures_are_judged_over_all_shards(corpus: Path, fake_endpoint: FakeEndpoint) -> None:
     """One bad shard of many may pass, too many bad rows commit nothing and are listed beside the sink."""
     fake_endpoint.script(

@@ -107,7 +107,6 @@ def enrich(
     )
     check_storable(plan.schema)
     check_apart(opened, target, asked=source)
-    conduct.check()
 
     def is_done() -> bool:
         decision = target.decide(plan.run_key, plan.job_key, overwrite=overwrite)
@@ -124,7 +123,7 @@ def enrich(
         output = PartsOutput(writing, rows_per_part=target.spec.rows_per_part)
         try:
             with (
-                opened_store(conduct) as stored,
+                opened_store(store, mode) as stored,
                 filled_by_jobs(endpoint, _filling(conduct, opened, plan, prompts, stored)) as asking,
             ):
                 run = Running(
@@ -198,7 +197,6 @@ def enrich_batches(
         transport=transport,
         progress=progress,
     )
-    conduct.check()
     check_streamable(endpoint)
     reader = _reader(batches)
     schema = open_source(reader).schema
@@ -229,7 +227,7 @@ def _stream(
 ) -> Iterator[pa.RecordBatch]:
     output = OrderedOutput()
     log = FailureLog()
-    with contextlib.closing(log), opened_store(conduct) as stored:
+    with contextlib.closing(log), opened_store(conduct.store, conduct.mode) as stored:
         run = Running(
             plan,
             prompts,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
@@ -24,7 +24,7 @@ from corpusmill.engine.tally import Ledger
 from corpusmill.errors import CorpusmillError, RunEndedError, StoreError, TooManyFailuresError, UsageError
 from corpusmill.page import render
 from corpusmill.plan import throwaway_key
-from corpusmill.policy import DEFAULT_STORE, MODES, Budget, FailurePolicy, Limits, RetryPolicy
+from corpusmill.policy import MODES
 from corpusmill.report import PromptReport, RunReport, added
 from corpusmill.rows.prompt_cut import PROMPT_CUT, prompt_cut_warning
 from corpusmill.rows.render import Renderer
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from corpusmill.engine.reading import Chunk
     from corpusmill.outcome import Status
     from corpusmill.plan import Plan
-    from corpusmill.policy import Mode
+    from corpusmill.policy import Budget, FailurePolicy, Limits, Mode, RetryPolicy
     from corpusmill.prompts.prompt import Prompt
     from corpusmill.store import Membership, Store
     from corpusmill.tables import Manifest, SinkLike
@@ -57,20 +57,20 @@ _log = logging.getLogger("corpusmill")
 class Conduct:
     """How a run behaves: everything that is not content."""
 
-    store: str | Store = DEFAULT_STORE
-    mode: str = "read-write"
-    refresh: Sequence[Status] | None = None
-    limits: Limits = field(default_factory=Limits)
-    retry: RetryPolicy = field(default_factory=RetryPolicy)
-    failures: FailurePolicy = field(default_factory=FailurePolicy)
-    budget: Budget | None = None
-    prices: Prices | None = None
+    store: str | Store
+    mode: str
+    refresh: Sequence[Status] | None
+    limits: Limits
+    retry: RetryPolicy
+    failures: FailurePolicy
+    budget: Budget | None
+    prices: Prices | None
     transport: httpx.AsyncBaseTransport | None = None
     progress: Callable[[Progress], None] | None = None
     on_start: Callable[[Engine], None] | None = None
 
-    def check(self) -> None:
-        """Raise `UsageError` for a mode that does not exist or does not fit the rest."""
+    def __post_init__(self) -> None:
+        """Refuse a mode that does not exist or does not fit the rest, and a budget that nothing can be held to."""
         if self.mode not in MODES:
             raise UsageError(f"the store's mode is {self.mode!r}; known are {', '.join(MODES)}")
         if self.refresh and self.mode != "refresh":
@@ -251,16 +251,13 @@ class Running:
 
 
 @contextlib.contextmanager
-def opened_store(conduct: Conduct) -> Iterator[Store]:
-    """Open the store as the mode has it; close it in the end, unless it was given open."""
-    if not isinstance(conduct.store, str):
-        yield conduct.store
-        return
-    store = open_in_mode(conduct.store, cast("Mode", conduct.mode))
-    try:
+def opened_store(store: str | Store, mode: str) -> Iterator[Store]:
+    """Open a store as the mode has it, and close it in the end; one that is given open stays so."""
+    if not isinstance(store, str):
         yield store
-    finally:
-        store.close()
+        return
+    with contextlib.closing(open_in_mode(store, cast("Mode", mode))) as opened:
+        yield opened
 
 
 def price_of(conduct: Conduct) -> Callable[[int, int], float] | None:

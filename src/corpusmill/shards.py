@@ -177,14 +177,14 @@ def enrich_shard(
     staged = staged_shard(target, shard.run_key, shard.index)
     if staged is not None and not staged.record.failed and job.mode != "refresh":
         return _from_before(report_of(staged.record.report))
+    conduct = _conduct(job, progress=progress, on_start=on_start, transport=transport)
     writing = ShardWriting(
         target, plan.schema, run_key=shard.run_key, job_key=plan.job_key, shard=shard.index
     )
     log = FailureLog()
     output = PartsOutput(writing, rows_per_part=target.spec.rows_per_part)
-    conduct = _conduct(job, progress=progress, on_start=on_start, transport=transport)
     try:
-        with opened_store(conduct) as stored:
+        with opened_store(job.store, job.mode) as stored:
             run = Running(
                 plan,
                 job.prompts,
@@ -250,7 +250,7 @@ def commit_shards(job: Job, shards: Sequence[Shard], *, overwrite: bool = False)
             raise
         finally:
             log.close()
-        with opened_store(_conduct(job)) as stored:
+        with opened_store(job.store, job.mode) as stored:
             stored.finish(plan.run_key)
         drop_shards(target, plan.run_key)
     return report
@@ -270,18 +270,18 @@ def _prepared(job: Job) -> tuple[Source, Sink, Plan]:
         sink=target.spec,
     )
     check_storable(plan.schema)
-    check_apart(opened, target, asked=job.source)
+    check_apart(opened, target, asked=job.source, store=None if job.mode == "off" else job.store)
     return opened, target, plan
 
 
 def _conduct(
     job: Job,
     *,
-    progress: Callable[[Progress], None] | None = None,
-    on_start: Callable[[Engine], None] | None = None,
-    transport: httpx.AsyncBaseTransport | None = None,
+    progress: Callable[[Progress], None] | None,
+    on_start: Callable[[Engine], None] | None,
+    transport: httpx.AsyncBaseTransport | None,
 ) -> Conduct:
-    conduct = Conduct(
+    return Conduct(
         store=job.store,
         mode=job.mode,
         refresh=job.refresh,
@@ -294,8 +294,6 @@ def _conduct(
         progress=progress,
         on_start=on_start,
     )
-    conduct.check()
-    return conduct
 
 
 def _check_pins(shard: Shard, opened: Source, plan: Plan) -> None:
