@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from corpusmill.chat import client as client_module
+from corpusmill.chat import body as body_module
 from corpusmill.chat.client import ChatClient
 from corpusmill.chat.transport import Timeouts, default_transport
 from corpusmill.chat.verdict import (
@@ -161,7 +161,7 @@ def test_a_stream_that_has_said_all_and_stays_open_is_left(
     monkeypatch: pytest.MonkeyPatch, chatter: bytes | None
 ) -> None:
     """Whatever the server goes on to send, or not to send; one that ends by itself is read to its end."""
-    monkeypatch.setattr(client_module, "LAST_BYTES", 0.05)
+    monkeypatch.setattr(body_module, "LAST_BYTES", 0.05)
 
     class Open(Pieces):
         ended = False
@@ -241,7 +241,7 @@ def test_a_request_that_cannot_be_written_is_the_row_s_and_sends_nothing() -> No
 
 def test_a_body_without_end_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """No server fills the memory."""
-    monkeypatch.setattr(client_module, "LARGEST_BODY", 1_000)
+    monkeypatch.setattr(body_module, "LARGEST_BODY", 1_000)
     body = Pieces(*[b"x" * 300] * 100)
     verdict = ask(lambda _: httpx.Response(200, stream=body))
     assert isinstance(verdict, RowFailed)

@@ -6,15 +6,14 @@ called directly, without the layers of a client that would follow redirects, kee
 
 from __future__ import annotations
 
-import asyncio
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import httpx
 
+from corpusmill.chat.body import LARGEST_BODY, Body, TooLargeError
 from corpusmill.chat.classify import classify
-from corpusmill.chat.stream import Assembler
 from corpusmill.chat.transport import PooledTransport
 from corpusmill.chat.transport_connection import Exchange
 from corpusmill.chat.verdict import RowFailed, RunEnds
@@ -23,21 +22,14 @@ from corpusmill.chat.wire import Encoder
 from corpusmill.endpoints import OpenAICompatible
 from corpusmill.endpoints.endpoint import shown_url
 from corpusmill.errors import AuthenticationError
-from corpusmill.exchange import NotACompletionError, read_completion
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import Callable
 
     from corpusmill.chat.transport import Prepared, Timeouts
     from corpusmill.chat.verdict import Verdict
     from corpusmill.endpoints import Endpoint
     from corpusmill.exchange import ChatRequest
-
-LARGEST_BODY = 256 * 1024 * 1024
-"""Bytes of a response beyond which it is no answer to a row."""
-
-LAST_BYTES = 1.0
-"""Seconds that the end of a response gets after the last event of its stream."""
 
 _READ = NAMES | {
     "x-request-id",
@@ -164,61 +156,24 @@ class ChatClient:
             isinstance(stream, Exchange)
             and not streamed
             and not coded
-            and (body := stream.whole()) is not None
+            and (whole := stream.whole()) is not None
         ):
             # Nearly every answer: its body came together with its head.
-            return self._verdict(request, started, status=status, headers=headers, body=body)
-        assembler = Assembler() if streamed else None
-        pieces: list[bytes] = []
-        size = 0
-        fault: BaseException | None = None
+            return self._verdict(request, started, status=status, headers=headers, body=whole)
+        body = Body(status, streamed=streamed)
         try:
             decoded = httpx.Response(status, headers=raw, stream=stream).aiter_bytes() if coded else stream
-            incoming = aiter(decoded)
-            async for piece in incoming:
-                size += len(piece)
-                if size > LARGEST_BODY:
-                    return RowFailed(
-                        kind="answer_too_large",
-                        reason=f"the answer has more than {LARGEST_BODY} bytes",
-                        possibly_paid=True,
-                        seconds=self._clock() - started,
-                    )
-                if assembler is None:
-                    pieces.append(piece)
-                else:
-                    assembler.feed(piece)
-                    if assembler.done:
-                        await _see_off(incoming)
-                        break
-        except _FAULTS as error:
-            fault = error
+            await body.read(stream, aiter(decoded))
+        except TooLargeError:
+            return RowFailed(
+                kind="answer_too_large",
+                reason=f"the answer has more than {LARGEST_BODY} bytes",
+                possibly_paid=True,
+                seconds=self._clock() - started,
+            )
         finally:
             await stream.aclose()
-        body = b"".join(pieces)
-        cut: str | None = None
-        notes: tuple[str, ...] = ()
-        begun = False
-        if assembler is not None:
-            assembled = assembler.finish()
-            body, cut, notes, begun = assembled.body, assembled.cut, assembled.notes, assembled.begun
-            if cut is None:
-                # Everything that was announced has come; how the connection ended no longer matters.
-                fault = None
-        elif fault is not None and _is_whole(status, body):
-            fault = None
-            notes = ("connection_lost_after_answer",)
-        return self._verdict(
-            request,
-            started,
-            status=status,
-            headers=headers,
-            body=body,
-            error=fault,
-            cut=cut,
-            begun=begun,
-            notes=notes,
-        )
+        return self._verdict(request, started, status=status, headers=headers, **body.result())
 
     def _verdict(self, request: ChatRequest, started: float, **came: Any) -> Verdict:
         verdict = self._judge(
@@ -260,16 +215,6 @@ class ChatClient:
         await self._transport.aclose()
 
 
-async def _see_off(incoming: AsyncIterator[bytes]) -> None:
-    """Let a stream end that has said all, so that its connection can be used again; one that stays open is left."""
-    try:
-        async with asyncio.timeout(LAST_BYTES):
-            async for _ in incoming:
-                pass
-    except TimeoutError:
-        return
-
-
 def _lean(
     transport: httpx.AsyncBaseTransport, request: httpx.Request
 ) -> tuple[PooledTransport, Prepared] | None:
@@ -281,16 +226,6 @@ def _lean(
     except httpx.LocalProtocolError:
         return None  # Each request will fail in the same way, and is told why.
     return None if prepared is None else (transport, prepared)
-
-
-def _is_whole(status: int, body: bytes) -> bool:
-    """Tell whether what came before a connection broke is a whole answer, which was paid for."""
-    if status != 200:  # noqa: PLR2004 - the status of answers
-        return False
-    try:
-        return read_completion(body).finish_reason is not None
-    except NotACompletionError:
-        return False
 
 
 def _phases(timeouts: Timeouts) -> dict[str, float | None]:
