@@ -76,8 +76,29 @@ def test_failures_are_listed_by_cause(tmp_path: Path, capsys: pytest.CaptureFixt
     run(tmp_path, tmp_path / "out")
     assert main(["failures", str(tmp_path / "out")]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert "2 failed rows" in said
+    assert "rows without a usable answer: 2" in said
     assert "3, 7" in said
+
+
+def test_messages_that_differ_in_numbers_alone_are_one_cause(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that writes the size of each request into its refusal refuses for one cause; a status is another."""
+    monkeypatch.setenv("COLUMNS", "200")
+    (tmp_path / "_corpusmill").mkdir()
+    said = [
+        "HTTP 400: 4,012 tokens (id r-1f)",
+        "HTTP 400: 517 tokens (id r-2e)",
+        "HTTP 502: 517 tokens (id r-2e)",
+    ]
+    failures = ({"row": row, "into": "a", "status": "failed", "error": text} for row, text in enumerate(said))
+    lines = "".join(json.dumps(failure) + "\n" for failure in failures)
+    (tmp_path / "_corpusmill" / "failures.jsonl").write_text(lines)
+    assert main(["failures", str(tmp_path)]) == 0
+    table = capsys.readouterr().out
+    assert "0, 1" in table
+    assert "HTTP 502: 517 tokens (id r-2e)" in table
+    assert "HTTP 400: … tokens (id r-…)" in table
 
 
 def test_failures_are_given_as_json(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
@@ -97,7 +118,7 @@ def test_failures_of_a_run_that_committed_nothing_are_found_beside_its_sink(
     with pytest.raises(TooManyFailuresError):
         run(tmp_path, tmp_path / "out", max_failed=0.1)
     assert main(["failures", str(tmp_path / "out")]) == 0
-    assert "2 failed rows" in capsys.readouterr().out
+    assert "rows without a usable answer: 2" in capsys.readouterr().out
 
 
 def test_a_run_that_commits_makes_an_older_list_beside_the_sink_obsolete(
@@ -239,7 +260,7 @@ def test_a_run_with_too_many_failures_names_the_command_that_lists_them(
     assert named is not None
     _, *arguments = shlex.split(named[1])
     assert main(arguments) == 0
-    assert "1 failed rows" in capsys.readouterr().out
+    assert "rows without a usable answer: 1" in capsys.readouterr().out
     assert main(["failures", str(tmp_path / "all of it")]) == 2
     assert f"it holds partitions, and those of a partition are listed by its name: {named[1]}" in (
         capsys.readouterr().err

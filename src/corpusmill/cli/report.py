@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import webbrowser
 from collections import Counter
@@ -28,6 +29,9 @@ FAILED = ".failed.jsonl"
 
 SHOWN = 20
 """Rows that are listed for each cause unless more are asked for."""
+
+_VARIES = re.compile(r"(?<!HTTP )\b[^\W\d]*\d[\w.,]*")
+"""Counts, sizes and ids of requests: what differs between messages of one cause; a status of HTTP is none of these."""
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
@@ -119,18 +123,25 @@ def _if_there(place: Place) -> Place | None:
 
 
 def _table(found: list[dict[str, Any]], most: int) -> Table:
-    causes: Counter[tuple[str, str, str]] = Counter()
+    counts: Counter[tuple[str, str, str]] = Counter()
+    causes: dict[tuple[str, str, str], str] = {}
     rows: dict[tuple[str, str, str], list[int]] = {}
     for failure in found:
-        cause = (str(failure["into"]), str(failure["status"]), str(failure["error"] or ""))
-        causes[cause] += 1
-        listed = rows.setdefault(cause, [])
+        said = str(failure["error"] or "")
+        common = _VARIES.sub("…", said)
+        like = (str(failure["into"]), str(failure["status"]), common)
+        counts[like] += 1
+        if causes.setdefault(like, said) != said:
+            causes[like] = common
+        listed = rows.setdefault(like, [])
         if len(listed) < most:
             listed.append(failure["row"])
-    table = Table(title=f"{len(found):,} failed rows", title_justify="left", show_lines=True)
+    table = Table(
+        title=f"rows without a usable answer: {len(found):,}", title_justify="left", show_lines=True
+    )
     for name in ("column", "outcome", "cause", "rows", "which"):
         table.add_column(name, justify="right" if name == "rows" else "left", overflow="fold")
-    for cause, count in causes.most_common():
-        which = ", ".join(f"{row}" for row in rows[cause]) + (", …" if count > most else "")
-        table.add_row(*(Text(part) for part in (*cause, f"{count:,}", which)))
+    for like, count in counts.most_common():
+        which = ", ".join(f"{row}" for row in rows[like]) + (", …" if count > most else "")
+        table.add_row(*(Text(part) for part in (*like[:2], causes[like], f"{count:,}", which)))
     return table
