@@ -8,6 +8,8 @@ import subprocess
 import sys
 from typing import Any
 
+import pytest
+
 LIGHT = """
 import json, sys
 import airflow.sdk
@@ -42,6 +44,39 @@ def test_a_dag_file_loads_nothing_that_reads_tables_or_speaks_http() -> None:
     assert child.returncode == 0, child.stderr
     loaded = set(json.loads(child.stdout.splitlines()[-1]))
     assert not loaded & {"pyarrow", "httpx", "boto3", "botocore", "pyreqwest", "numpy", "psycopg"}
+
+
+SPARING = """
+import contextlib, os, sys
+from corpusmill.airflow import TransformJobOperator
+from corpusmill.airflow.shards import CommitShardsOperator, PlanShardsOperator
+job = dict(task_id="t", source="/no/such.parquet", sink="/no/such", store="off", prompts=[
+    {"translate": {"column": "text", "into": "lv", "to": "lv"}}
+])
+transform = {"model_name": "m", "model": "m", "region": "r", "instance_type": "ml.g6", "s3": "s3://b/p"}
+asked = {"openai_compatible": {"base_url": "http://127.0.0.1:1/v1", "model": "m"}}
+assert "pyarrow" not in sys.modules
+with contextlib.suppress(Exception):
+    {
+        "plan": lambda: PlanShardsOperator(endpoint=asked, **job),
+        "commit": lambda: CommitShardsOperator(endpoint=asked, planned=[{}], **job),
+        "transform": lambda: TransformJobOperator(endpoint={"sagemaker_transform": transform}, **job),
+    }[sys.argv[1]]().execute(None)
+print("pyarrow" in sys.modules, os.environ.get("ARROW_DEFAULT_MEMORY_POOL"))
+"""
+
+
+@pytest.mark.parametrize("kind", ["plan", "commit", "transform"])
+def test_a_task_says_how_arrow_gets_its_memory_before_arrow_is_loaded(kind: str) -> None:
+    """Arrow looks into the environment once, when it is loaded, and a task loads it as soon as it has a job."""
+    child = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", SPARING, kind],
+        env={name: value for name, value in os.environ.items() if name != "ARROW_DEFAULT_MEMORY_POOL"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert child.stdout.splitlines()[-1:] == ["True system"], child.stderr
 
 
 def airflow(*arguments: str) -> str:

@@ -156,13 +156,11 @@ class EnrichOperator(BaseOperator):
 
     def enriched(self, context: Context) -> dict[str, Any]:
         """Do the work of `execute`, which Airflow wants to call itself."""
-        from corpusmill.allocator import spare_memory
-
-        spare_memory()  # before Arrow is loaded
-        from corpusmill.enrich_job import enrich_job
-
         assembled = self.assembled()
         job = assembled.job
+
+        from corpusmill.enrich_job import enrich_job
+
         self.warn_of_store(job.store)
         with self.running(context):
             report = enrich_job(
@@ -187,7 +185,10 @@ class EnrichOperator(BaseOperator):
     # the pieces of `execute`, which the tasks of a sharded run share
 
     def assembled(self) -> Assembled:
-        """Make the job, with what the connections hold. Called before any event loop runs."""
+        """Make the job, with what connections hold. Called before Arrow is loaded and before any event loop runs."""
+        from corpusmill.allocator import spare_memory
+
+        spare_memory()
         endpoint: dict[str, Any] | None = None
         store_url: str | None = None
         aws: AwsAccess | None = None

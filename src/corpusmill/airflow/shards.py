@@ -77,12 +77,13 @@ class PlanShardsOperator(_PieceOperator):
 
     def execute(self, context: Context) -> list[dict[str, Any]]:  # noqa: ARG002
         """Plan; raises `UsageError` when there would be more shards than Airflow maps."""
+        assembled = self.assembled()
+
         from airflow.sdk.configuration import conf
 
         from corpusmill.shards import plan_shards
 
-        assembled = self.assembled()
-        self.refuse_memory(assembled.source)
+        _refuse_memory(assembled.source)
         self.warn_of_store(assembled.job.store)
         plan = plan_shards(
             assembled.job,
@@ -102,15 +103,6 @@ class PlanShardsOperator(_PieceOperator):
             self.log.info("%s rows in %d shards", f"{plan.rows:,}", len(plan.shards))
         return [shard.as_dict() for shard in plan.shards]
 
-    def refuse_memory(self, source: object) -> None:
-        """Raise `UsageError` for a source that other tasks could not open."""
-        from corpusmill.tables import SourceSpec
-
-        if not isinstance(source, SourceSpec | str):
-            raise UsageError(
-                f"shards are cut from files, and the source is a {type(source).__name__}: write it to Parquet first"
-            )
-
 
 class EnrichShardOperator(_PieceOperator):
     """Asks the rows of one shard and stages its parts."""
@@ -121,15 +113,13 @@ class EnrichShardOperator(_PieceOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Enrich the shard; its XCom are its counts."""
-        from corpusmill.allocator import spare_memory
+        assembled = self.assembled()
 
-        spare_memory()  # before Arrow is loaded
         from corpusmill.airflow.lines import ending
         from corpusmill.airflow.outcome import manifest
         from corpusmill.shards import enrich_shard, shard_of
 
         shard = shard_of(self.shard)
-        assembled = self.assembled()
         self.log.info(
             "shard %d of %d: rows %d to %d", shard.index + 1, shard.count, shard.start, shard.stop - 1
         )
@@ -150,11 +140,22 @@ class CommitShardsOperator(EnrichOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Commit."""
+        assembled = self.assembled()
+
         from corpusmill.shards import commit_shards, shard_of
 
         planned: Any = self.planned  # by now the list that the plan's XCom holds
         shards = [shard_of(values) for values in planned]
-        assembled = self.assembled()
         with self.running(context):
             report = commit_shards(assembled.job, shards, overwrite=self.overwrite)
         return self.finished(context, report)
+
+
+def _refuse_memory(source: object) -> None:
+    """Raise `UsageError` for a source that other tasks could not open."""
+    from corpusmill.tables import SourceSpec
+
+    if not isinstance(source, SourceSpec | str):
+        raise UsageError(
+            f"shards are cut from files, and the source is a {type(source).__name__}: write it to Parquet first"
+        )
