@@ -21,6 +21,9 @@ from corpusmill.prompts.columns import is_scalar, is_text, resolve_column
 from corpusmill.prompts.prompt import Rendered
 from corpusmill.prompts.template import NAMES, as_literal, check_closed, unnamed
 from corpusmill.rows.columns import new_fields
+from corpusmill.store.urls import sqlite_file
+from corpusmill.tables.locate import would_find
+from corpusmill.tables.storage import place_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -240,18 +243,24 @@ def check_endpoint(prompt: Prompt, endpoint: Endpoint) -> None:
     endpoint.check(parameters, messages)
 
 
-def check_apart(source: Source, sink: Sink, *, asked: object) -> None:
-    """Raise `SinkError` when the output would be written over the source, or into a folder that is read whole."""
+def check_apart(source: Source, sink: Sink, *, asked: object, store: object = None) -> None:
+    """Raise `SinkError` when the output would be written over the source or the store, or to where the source is read.
+
+    `store` is one that is open or its URL; None for a run without one.
+    """
     sink.refuse_source(source.files)
     path = getattr(asked, "path", asked)
-    if isinstance(path, str | Path) and not any(mark in str(path) for mark in "*?["):
-        folder = str(path).rstrip("/") if "://" in str(path) else str(Path(path).absolute())
-        below = sink.shown if "://" in sink.shown else str(Path(sink.shown).absolute())
-        if below.startswith(folder + "/"):
-            raise SinkError(
-                f"the sink {sink.shown} lies inside the source {path}, so that the next run would read it as a part of "
-                "its source; write the output to a folder of its own"
-            )
+    if isinstance(path, str | Path) and would_find(place_of(path), sink.layout.target):
+        raise SinkError(
+            f"the sink {sink.shown} lies inside the source {path}, so that the next run would read it as a part of "
+            "its source; write the output to a folder of its own"
+        )
+    kept = sqlite_file(store) if isinstance(store, str) else getattr(store, "path", None)
+    if kept is not None and sink.holds(kept):
+        raise SinkError(
+            f"the sink {sink.shown} holds the store {kept}, which would go with what is replaced there; write the "
+            "output to a folder of its own, or name another store"
+        )
 
 
 def check_partition(prompts: Sequence[Prompt], added: Sequence[pa.Field[Any]], sink: SinkSpec | None) -> None:

@@ -106,7 +106,7 @@ def enrich(
         sink=target.spec,
     )
     check_storable(plan.schema)
-    check_apart(opened, target, asked=source)
+    check_apart(opened, target, asked=source, store=None if mode == "off" else store)
 
     def is_done() -> bool:
         decision = target.decide(plan.run_key, plan.job_key, overwrite=overwrite)

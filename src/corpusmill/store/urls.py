@@ -49,6 +49,11 @@ def store_exists(url: str) -> bool:
     return store_path(url).exists()
 
 
+def sqlite_file(url: str) -> Path | None:
+    """Give the file of the store at a URL; None for one that is no file. Raises what `open_store` raises."""
+    return None if urlsplit(url).scheme in POSTGRES else store_path(url)
+
+
 def store_path(url: str) -> Path:
     """Give the file of the store at a URL. Raises `UsageError` for a URL of no store."""
     parts = urlsplit(url)

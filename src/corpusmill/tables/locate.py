@@ -134,7 +134,7 @@ def _inside(root: Place) -> list[_Found]:
     for info in infos:
         below = info.path[len(root.path.rstrip("/")) + 1 :]
         pieces = PurePosixPath(below).parts
-        if info.type != pafs.FileType.File or any(piece[0] in "_." for piece in pieces):
+        if info.type != pafs.FileType.File or _hidden(pieces):
             continue
         if any("/".join(pieces[:depth]) in sinks for depth in range(1, len(pieces))):
             continue
@@ -144,6 +144,10 @@ def _inside(root: Place) -> list[_Found]:
         found += [(part, hive_keys(PurePosixPath(below).parts)) for part in parts]
     # Parts keep the order of their manifest: within one folder it is the order of their names in any case.
     return sorted(found, key=lambda item: item[0].path)
+
+
+def _hidden(names: Iterable[str]) -> bool:
+    return any(name[0] in "_." for name in names)
 
 
 def _each_once(infos: Iterable[pafs.FileInfo]) -> list[pafs.FileInfo]:
@@ -166,8 +170,10 @@ def _sinks_below(root: Place, infos: Iterable[pafs.FileInfo]) -> dict[str, list[
         below = info.path[len(root.path.rstrip("/")) + 1 :]
         pieces = PurePosixPath(below).parts
         if manifest.SIDECARS in pieces[1:]:
-            folder = "/".join(pieces[: pieces.index(manifest.SIDECARS)])
-            if folder not in sinks:
+            above = pieces[: pieces.index(manifest.SIDECARS)]
+            folder = "/".join(above)
+            # A run beside this one stages in a hidden folder what will be there twice otherwise.
+            if folder not in sinks and not _hidden(above):
                 sinks[folder] = _by_manifest(root / folder) or []
     return sinks
 
@@ -188,19 +194,41 @@ def _by_manifest(folder: Place) -> list[Place] | None:
     return [folder / part.name for part in found.parts]
 
 
-def _matching(place: Place) -> list[_Found]:
-    """The files that a glob matches; only `**` crosses a slash. Hive keys count below the fixed part."""
+def would_find(place: Place, sink: Place) -> bool:
+    """Whether a dataset at `sink`, of which nothing is there yet, would be found the next time at `place`."""
+    if place.local != sink.local:
+        return False
+    root, pattern = place, list[str]()
+    if _WILD.search(place.path) and place.info().type == pafs.FileType.NotFound:
+        root, pattern = _parted(place)
+    above = (os.path.realpath(root.path) if root.local else root.path).rstrip("/") + "/"
+    names = sink.path.removeprefix(above).split("/")
+    if not sink.path.startswith(above) or _hidden(names):
+        return False
+    # The pattern may name the sink, a folder that holds it, or the parts in it.
+    ways = (names[:depth] for depth in range(1, len(names) + 1))
+    return not pattern or any(_glob_matches(way, pattern) for way in (*ways, [*names, "part-0.parquet"]))
+
+
+def _parted(place: Place) -> tuple[Place, list[str]]:
+    """The fixed part of a glob, and the names that it matches below."""
     pieces = place.path.split("/")
     fixed = next(position for position, piece in enumerate(pieces) if _WILD.search(piece))
     root_path = "/".join(pieces[:fixed]) or "/"
     shown_root = place.shown[: len(place.shown) - len("/".join(pieces[fixed:]))].rstrip("/") or root_path
     root = Place(filesystem=place.filesystem, path=root_path, shown=shown_root, local=place.local)
-    pattern = pieces[fixed:]
+    return root, pieces[fixed:]
+
+
+def _matching(place: Place) -> list[_Found]:
+    """The files that a glob matches; only `**` crosses a slash. Hive keys count below the fixed part."""
+    root, pattern = _parted(place)
+    root_path = root.path
     found: list[_Found] = []
     for info in root.children(recursive=len(pattern) > 1 or "**" in pattern):
         below = info.path[len(root_path.rstrip("/")) + 1 :]
         names = below.split("/")
-        if any(name[0] in "_." for name in names) or not _glob_matches(names, pattern):
+        if _hidden(names) or not _glob_matches(names, pattern):
             continue
         match = root / below
         if info.type == pafs.FileType.Directory:

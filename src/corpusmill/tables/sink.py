@@ -150,9 +150,12 @@ class Sink:
         for file in files:
             if file.place.local != target.local:
                 continue
-            path = os.path.realpath(file.place.path) if target.local else file.place.path
-            if path == target.path or path.startswith(f"{target.path}/"):
+            if self.holds(file.place.path) if target.local else _within(file.place.path, target.path):
                 raise SinkError(f"{self.shown} holds {file.shown}, which is read; write to another place")
+
+    def holds(self, path: str | Path) -> bool:
+        """Whether a local path is the sink or lies in it, whether or not anything is there."""
+        return self.layout.target.local and _within(os.path.realpath(path), self.layout.target.path)
 
     def _refuse_precious(self) -> None:
         """Overwriting removes all that lies there, which nobody means of these places."""
@@ -226,6 +229,10 @@ class Sink:
             if place.local:
                 staged.move_to(place)
         return place.shown
+
+
+def _within(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(f"{folder.rstrip('/')}/")
 
 
 def _precious() -> list[Path]:

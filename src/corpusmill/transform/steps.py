@@ -94,7 +94,7 @@ def submit(job: Steps, endpoint: SageMakerTransform, *, overwrite: bool = False)
         sink=sink.spec,
     )
     check_storable(plan.schema)
-    check_apart(source, sink, asked=job.source)
+    check_apart(source, sink, asked=job.source, store=job.store)
     if sink.decide(plan.run_key, plan.job_key, overwrite=overwrite) == "skip":
         return []
     forget_stopped(endpoint)
