@@ -12,6 +12,7 @@ from collections import defaultdict
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from corpusmill.endpoints.endpoint import shown_url
 from corpusmill.endpoints.prices import Prices, prices_of
 from corpusmill.endpoints.sagemaker import SageMakerTransform
 from corpusmill.engine.fitting import fit_of
@@ -24,7 +25,7 @@ from corpusmill.rows.script import script_of_messages
 from corpusmill.rows.seen import SeenKeys
 from corpusmill.rows.tokens import NOTHING, Counted, Interval, Sizes, below, estimate
 from corpusmill.store import open_store
-from corpusmill.store.urls import store_exists
+from corpusmill.store.urls import store_exists, store_path
 from corpusmill.tables import check_storable, open_sink, open_source
 from corpusmill.transform.estimate import estimate_transform
 
@@ -166,6 +167,7 @@ class _Counting:
     def __init__(self, job: Job, store: Store | None) -> None:
         self._job = job
         self._store = store
+        self.with_store = store is not None
         endpoint = job.endpoint
         self._context = endpoint.capabilities.context_tokens
         self._renderers = [
@@ -328,6 +330,10 @@ def _notes(
     notes = []
     if refused is not None:
         notes.append(f"a run would refuse the sink: {refused}")
+    if not counting.with_store and job.mode != "off":
+        # Called from another folder, a relative path is another store, whose answers would all be bought again.
+        where = store_path(job.store).absolute() if job.store.startswith("sqlite:") else shown_url(job.store)
+        notes.append(f"there is no store yet at {where}: no answer is found there")
     if isinstance(job.endpoint, SageMakerTransform):
         sizes = [size for counts in counting.counts for size in counts.sizes.values()]
         job_of_rows = estimate_transform(

@@ -77,6 +77,20 @@ def test_a_plan_sends_nothing_and_writes_nothing(tmp_path: Path) -> None:
         assert endpoint.stats().requests == attempts
 
 
+def test_a_plan_says_where_it_has_found_no_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store that is named from the working directory is another one elsewhere, which would buy all answers again."""
+    monkeypatch.chdir(tmp_path)
+    with FakeEndpoint() as endpoint:
+        asked = job(tmp_path, list(TEXTS), endpoint.base_url, store="sqlite:///answers.db")
+        first = plan_job(asked)
+        run(asked)
+        assert not any("no store" in note for note in plan_job(asked).notes)
+    assert f"there is no store yet at {tmp_path / 'answers.db'}: no answer is found there" in first.notes
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert any(f"{tmp_path / 'elsewhere' / 'answers.db'}" in note for note in plan_job(asked).notes)
+
+
 def test_rows_that_collapse_into_one_request_are_pointed_out(tmp_path: Path) -> None:
     """Thirty equal rows are one request, and the plan says how to ask each of them."""
     plan = plan_job(job(tmp_path, ["the same"] * 30))
