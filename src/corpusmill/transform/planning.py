@@ -167,14 +167,13 @@ def plan_rows(
             fails, reason = known.groups[-place - 1][:2] if place < 0 else (0, "")
             if fails >= HALVED_FROM and endpoint.real_time is not None:
                 continue  # it is left to real time
-            made = writer.write(renderer, key, rendered, ceiling, raised=raised)
-            if not isinstance(made[0], bytes):
-                plan.refused[key] = made[0]
-                continue
-            if place < 0:
-                spool.add_again(-place - 1, made[0], made[1], fails=fails, reason=reason)
+            text, line = writer.write(renderer, key, rendered, ceiling, raised=raised)
+            if not isinstance(text, bytes):
+                plan.refused[key] = text
+            elif place < 0:
+                spool.add_again(-place - 1, text, line, fails=fails, reason=reason)
             else:
-                spool.add(made[0], made[1])
+                spool.add(text, line)
     for packed, reason in spool.finish():
         (line,) = read_keys(packed)
         plan.refused[line.key] = (FAILED, f"this row failed alone in a transform job: {reason}")

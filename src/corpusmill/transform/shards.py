@@ -36,15 +36,13 @@ class Spooled:
 
 
 @dataclass(slots=True, kw_only=True)
-class Group:
-    """Lines that failed together, gathered again: the reason, and how often that has happened."""
+class _Group:
+    """Lines that failed together, gathered again: how often that has happened, why, and what of them is not on disk."""
 
     fails: int
     reason: str
-    rows: int = 0
-    _lines: list[bytes] = field(default_factory=list)
-    _keys: list[bytes] = field(default_factory=list)
-    _size: int = 0
+    lines: list[bytes] = field(default_factory=list)
+    keys: list[bytes] = field(default_factory=list)
 
     def read(self, folder: Path, number: int) -> tuple[list[bytes], list[bytes]]:
         """Give lines and packed keys, from file and memory."""
@@ -54,7 +52,7 @@ class Group:
             lines = path.read_bytes().split(b"\n")[:-1]
             packed = path.with_suffix(".keys").read_bytes()
             keys = [packed[at : at + RECORD_BYTES] for at in range(0, len(packed), RECORD_BYTES)]
-        return lines + self._lines, keys + self._keys
+        return lines + self.lines, keys + self.keys
 
 
 class Spool:
@@ -66,7 +64,7 @@ class Spool:
         self._rows = rows
         self._bytes = size
         self._open: tuple[list[bytes], list[bytes], int] = ([], [], 0)
-        self._groups: dict[int, Group] = {}
+        self._groups: dict[int, _Group] = {}
         self._buffered = 0
         self.shards: list[Spooled] = []
 
@@ -84,11 +82,9 @@ class Spool:
         """Take a line of the group of this number, whose lines have failed together so often."""
         group = self._groups.get(number)
         if group is None:
-            group = self._groups[number] = Group(fails=fails, reason=reason)
-        group.rows += 1
-        group._lines.append(line)  # noqa: SLF001 - two classes that are one
-        group._keys.append(key.pack())  # noqa: SLF001
-        group._size += len(line)  # noqa: SLF001
+            group = self._groups[number] = _Group(fails=fails, reason=reason)
+        group.lines.append(line)
+        group.keys.append(key.pack())
         self._buffered += len(line)
         if self._buffered > BUFFERED:
             self._flush()
@@ -97,10 +93,10 @@ class Spool:
         for number, group in self._groups.items():
             path = self._folder / f"group-{number}"
             with path.open("ab") as lines, path.with_suffix(".keys").open("ab") as keys:
-                lines.writelines(line + b"\n" for line in group._lines)  # noqa: SLF001
-                keys.writelines(group._keys)  # noqa: SLF001
-            group._lines.clear()  # noqa: SLF001
-            group._keys.clear()  # noqa: SLF001
+                lines.writelines(line + b"\n" for line in group.lines)
+                keys.writelines(group.keys)
+            group.lines.clear()
+            group.keys.clear()
         self._buffered = 0
 
     def finish(self) -> Iterator[tuple[bytes, str]]:
