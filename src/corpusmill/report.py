@@ -79,7 +79,8 @@ class RunReport:
     those of rows that were not finished; tokens and cost are theirs, and what came from the store cost nothing. `cost`
     is in US dollars, None where the price is not known; `prices` says where prices are from: `the job`, or the name of
     a public list. `possibly_paid_twice` is the most requests that may have been paid more than once since this run key
-    was first started, over kills and retries. `seconds` is wall time.
+    was first started, over kills and retries. `seconds` is wall time. What a notebook shows of it (`repr`) are the
+    counts; rows of the corpus are in `samples`, `slowest` and `failures`.
     """
 
     rows: int
@@ -107,12 +108,12 @@ class RunReport:
     prices: str | None = None
     changed_types: Sequence[str] = ()
     warnings: Sequence[str] = ()
-    latency: Sequence[int] = ()
-    timeline: Sequence[Moment] = ()
-    samples: Sequence[Sample] = ()
-    slowest: Sequence[Sample] = ()
-    failures: Sequence[Sample] = ()
-    job: Mapping[str, Any] = field(default_factory=dict)
+    latency: Sequence[int] = field(default=(), repr=False)
+    timeline: Sequence[Moment] = field(default=(), repr=False)
+    samples: Sequence[Sample] = field(default=(), repr=False)
+    slowest: Sequence[Sample] = field(default=(), repr=False)
+    failures: Sequence[Sample] = field(default=(), repr=False)
+    job: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def as_dict(self) -> dict[str, Any]:
         """Give the report as JSON-ready values."""

@@ -16,6 +16,7 @@ from corpusmill.cli import main
 from corpusmill.cli.run import _how_to_go_on, told
 from corpusmill.endpoints.prices import known_prices
 from corpusmill.page import render
+from corpusmill.report import Sample
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -99,6 +100,14 @@ def test_what_a_run_did_is_told_in_counts_that_add_up() -> None:
         "at most 3 requests may have been paid twice",
         "output: out",
     ]
+
+
+def test_what_a_notebook_shows_of_a_report_are_its_counts() -> None:
+    """Rows of the corpus are in the report, and not on every screen and in every log that it is printed to."""
+    row = Sample(row=0, into="lv", inputs={"text": "of the corpus"}, output="an answer", status="completed")
+    shown = repr(replace(REPORT, samples=[row], slowest=[row], failures=[row], job={"sink": "of the corpus"}))
+    assert "possibly_paid_twice=3" in shown
+    assert "of the corpus" not in shown
 
 
 def test_a_quiet_run_says_nothing_and_its_help_says_so(
