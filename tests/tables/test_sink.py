@@ -91,7 +91,9 @@ def test_the_run_key_decides(target: str, fill: Fill) -> None:
     assert sink.decide("run", "job", overwrite=True) == "skip"
     assert sink.decide("run-2", "job") == "rebuild"
     assert sink.decide(None, "job") == "rebuild"
-    with pytest.raises(SinkError, match=r"output of another job \(run run, 3,000 rows\)"):
+    with pytest.raises(
+        SinkError, match=r"another job \(run run, 3,000 rows\), or of this one.* nothing from the store"
+    ):
         sink.decide("run-2", "job-2")
     assert sink.decide("run-2", "job-2", overwrite=True) == "rebuild"
     fill(target, TABLE, failed=1)

@@ -101,8 +101,9 @@ class Sink:
             if found.job_key != job_key and not overwrite:
                 raise SinkError(
                     f"{self.shown} holds the output of another job (run {(found.run_key or 'without a key')[:12]}, "
-                    f"{found.rows:,} rows); choose another place, or pass --overwrite (in Python overwrite=True), "
-                    "which removes all that lies there"
+                    f"{found.rows:,} rows), or of this one before it was changed; choose another place, or pass "
+                    "--overwrite (in Python overwrite=True), which removes all that lies there, and nothing from the "
+                    "store"
                 )
         strangers = self._strangers(ours=found is not None)
         if not strangers:
