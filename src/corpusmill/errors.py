@@ -6,9 +6,11 @@ thing, its value, and what to do next. `exit_code` is what the command line ends
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from datetime import datetime
 
     from corpusmill.report import RunReport
@@ -21,9 +23,23 @@ class CorpusmillError(Exception):
 
 
 class UsageError(CorpusmillError):
-    """What was asked for cannot be done as written; nothing was sent and nothing was spent."""
+    """What was asked for cannot be done as written; nothing was sent and nothing was spent.
+
+    `place` are the keys that lead to what is wrong in a job, such as `("prompts", 1)`; it is empty where none do.
+    """
 
     exit_code: ClassVar[int] = 2
+    place: tuple[str | int, ...] = ()
+
+
+@contextlib.contextmanager
+def placed(*place: str | int) -> Iterator[None]:
+    """Note in a `UsageError` where in a job it belongs, unless that is known more closely."""
+    try:
+        yield
+    except UsageError as error:
+        error.place = error.place or place
+        raise
 
 
 class JobError(UsageError):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from corpusmill.errors import PromptError, SinkError, SourceError, UsageError
+from corpusmill.errors import PromptError, SinkError, SourceError, UsageError, placed
 from corpusmill.fingerprint import canonical, digest
 from corpusmill.policy import Budget, FailurePolicy, Limits, RetryPolicy
 from corpusmill.prompts.columns import is_scalar, is_text, resolve_column
@@ -104,15 +104,19 @@ def make_plan(
     """Check the prompts against the table and the endpoint, and give the plan; raises `UsageError` kinds."""
     if not prompts:
         raise PromptError("no prompt is given; enrich needs at least one")
-    for prompt in prompts:
-        for wanted in prompt.inputs:
-            check_input(schema, prompt, wanted)
-        check_braces(schema, prompt)
-        check_endpoint(prompt, endpoint)
-    columns = check_kept(schema, kept)
-    added = [field for prompt in prompts for field in new_fields(prompt, telemetry=telemetry)]
-    check_clashes(schema, columns, added, prompts)
-    check_partition(prompts, added, sink)
+    for position, prompt in enumerate(prompts):
+        with placed("prompts", position):
+            for wanted in prompt.inputs:
+                check_input(schema, prompt, wanted)
+            check_braces(schema, prompt)
+            check_endpoint(prompt, endpoint)
+    with placed("sink", "columns"):
+        columns = check_kept(schema, kept)
+    filled = [new_fields(prompt, telemetry=telemetry) for prompt in prompts]
+    check_clashes(schema, columns, filled, prompts)
+    added = [field for fields in filled for field in fields]
+    with placed("sink", "partition"):
+        check_partition(prompts, added, sink)
     output = pa.schema([*(schema.field(name) for name in columns), *added])
     if schema.metadata:
         output = output.with_metadata(schema.metadata)
@@ -294,19 +298,29 @@ def check_kept(schema: pa.Schema, kept: Sequence[str] | None) -> tuple[str, ...]
 
 
 def check_clashes(
-    schema: pa.Schema, kept: Sequence[str], added: Sequence[pa.Field[Any]], prompts: Sequence[Prompt]
+    schema: pa.Schema,
+    kept: Sequence[str],
+    filled: Sequence[Sequence[pa.Field[Any]]],
+    prompts: Sequence[Prompt],
 ) -> None:
-    """Raise `PromptError` when a new column has the name of another one, or differs from it by case only."""
-    for prompt in prompts:
-        if not prompt.into.strip():
-            raise PromptError("the name of a new column (into) is blank")
+    """Raise `PromptError` when a new column has the name of another one, or differs from it by case only.
+
+    `filled` are the columns that each prompt fills.
+    """
     taken = {name.casefold(): (name, "a column of the source") for name in schema.names}
-    for field in added:
-        clash = taken.get(field.name.casefold())
-        if clash is not None:
-            same = "exists already" if clash[0] == field.name else f"differs only by case from {clash[0]!r}"
-            where = "" if clash[0] in kept or "source" not in clash[1] else " (not even one that is left out)"
-            raise PromptError(
-                f"the new column {field.name!r} {same}, {clash[1]}{where}; choose another name for into"
-            )
-        taken[field.name.casefold()] = (field.name, "a new column of this run")
+    for position, (prompt, fields) in enumerate(zip(prompts, filled, strict=True)):
+        with placed("prompts", position):
+            if not prompt.into.strip():
+                raise PromptError("the name of a new column (into) is blank")
+            for field in fields:
+                _check_clash(field.name, taken, kept)
+                taken[field.name.casefold()] = (field.name, "a new column of this run")
+
+
+def _check_clash(name: str, taken: Mapping[str, tuple[str, str]], kept: Sequence[str]) -> None:
+    clash = taken.get(name.casefold())
+    if clash is None:
+        return
+    same = "exists already" if clash[0] == name else f"differs only by case from {clash[0]!r}"
+    where = "" if clash[0] in kept or "source" not in clash[1] else " (not even one that is left out)"
+    raise PromptError(f"the new column {name!r} {same}, {clash[1]}{where}; choose another name for into")

@@ -9,10 +9,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from corpusmill.cli.job_file import job_of_file
 from corpusmill.cli.progress import duration
 from corpusmill.cli.run import write_json
 from corpusmill.estimate import plan_job
-from corpusmill.job import load_job
 from corpusmill.report import STATED
 
 if TYPE_CHECKING:
@@ -31,7 +31,8 @@ def plan_command(job: str, *, as_json: bool) -> None:
     Rows are read and looked up in the store; nothing is sent, nothing is written. Tokens are estimates from what
     servers have counted before, with the range in which the truth is expected.
     """
-    plan = plan_job(load_job(job))
+    with job_of_file(job) as loaded:
+        plan = plan_job(loaded)
     if as_json:
         write_json(plan.as_dict())
         return

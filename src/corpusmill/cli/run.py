@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from corpusmill.cli.job_file import job_of_file
 from corpusmill.cli.none_chosen import warn_of_no_rows
 from corpusmill.cli.progress import EVERY, Display, duration
 from corpusmill.endpoints.sagemaker import SageMakerTransform
 from corpusmill.enrich_job import enrich_job
 from corpusmill.errors import InterruptedRunError, RunEndedError, TooManyFailuresError
-from corpusmill.job import job_schema, load_job
+from corpusmill.job import job_schema
 from corpusmill.report import STATED, summary
 from corpusmill.tables import open_sink
 
@@ -68,22 +69,23 @@ def run_command(
 
     What was paid for is kept at every moment: after a kill, a failure or Ctrl-C the same command goes on.
     """
-    loaded = load_job(job)
-    if stop_on_interrupt and isinstance(loaded.endpoint, SageMakerTransform):
-        loaded = replace(loaded, endpoint=replace(loaded.endpoint, stop_on_interrupt=True))
-    if limit is not None:
-        from corpusmill.cli.preview import preview
+    with job_of_file(job) as loaded:
+        asked = loaded
+        if stop_on_interrupt and isinstance(loaded.endpoint, SageMakerTransform):
+            asked = replace(loaded, endpoint=replace(loaded.endpoint, stop_on_interrupt=True))
+        if limit is not None:
+            from corpusmill.cli.preview import preview
 
-        preview(loaded, limit=limit, as_json=as_json, quiet=quiet)
-        return
-    run_job(
-        loaded,
-        command=f"corpusmill run {job}",
-        overwrite=overwrite,
-        as_json=as_json,
-        quiet=quiet,
-        progress_every=progress_every,
-    )
+            preview(asked, limit=limit, as_json=as_json, quiet=quiet)
+            return
+        run_job(
+            asked,
+            command=f"corpusmill run {job}",
+            overwrite=overwrite,
+            as_json=as_json,
+            quiet=quiet,
+            progress_every=progress_every,
+        )
 
 
 @click.command("schema", short_help="Print the JSON schema of a job file.")

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from corpusmill.cli.job_file import job_of_file
 from corpusmill.cli.run import write_json
 from corpusmill.errors import UsageError
 from corpusmill.explain import explain_row
-from corpusmill.job import load_job
 from corpusmill.job.models import seconds
 from corpusmill.policy import DEFAULT_STORE
 from corpusmill.store import open_store
@@ -113,8 +113,9 @@ def copy_command(store: str, to: str) -> None:
 )
 def explain_command(job: str, *, row: int) -> None:
     """Say whether a row of JOB would be answered from the store, and if not, what differs from the nearest request."""
-    for line in explain_row(load_job(job), row):
-        click.echo(line)
+    with job_of_file(job) as loaded:
+        for line in explain_row(loaded, row):
+            click.echo(line)
 
 
 def _moment(unix: float) -> str:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from corpusmill.cli.job_file import job_of_file
 from corpusmill.cli.run import write_json
 from corpusmill.endpoints.sagemaker import SageMakerTransform
 from corpusmill.errors import ComeBackLaterError, UsageError
-from corpusmill.job import load_job
 from corpusmill.transform.steps import JobState, cancel, collect, states, submit
 
 if TYPE_CHECKING:
@@ -79,10 +79,12 @@ def cancel_command(job: str, *, as_json: bool) -> None:
 def _step(
     path: str, step: Callable[[Job, SageMakerTransform], Sequence[JobState]], *, as_json: bool, nothing: str
 ) -> Sequence[JobState]:
-    job = load_job(path)
-    if not isinstance(job.endpoint, SageMakerTransform):
-        raise UsageError(f"the endpoint of {path} is no sagemaker_transform, so there are no transform jobs")
-    found = step(job, job.endpoint)
+    with job_of_file(path) as job:
+        if not isinstance(job.endpoint, SageMakerTransform):
+            raise UsageError(
+                f"the endpoint of {path} is no sagemaker_transform, so there are no transform jobs"
+            )
+        found = step(job, job.endpoint)
     if as_json:
         write_json([_plain(state) for state in found])
         return found

@@ -66,7 +66,10 @@ class JobModel(Model):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What a job file says, as the arguments of `enrich`. `written` is the file's content without secrets."""
+    """What a job file says, as the arguments of `enrich`.
+
+    `written` is the file's content without secrets, `places` has the lines of its keys.
+    """
 
     source: SourceSpec
     sink: SinkSpec
@@ -82,6 +85,7 @@ class Job:
     prices: tuple[float, float] | None = None
     telemetry: bool = False
     written: Mapping[str, Any] = field(default_factory=dict)
+    places: Document = field(default_factory=lambda: Document(None), repr=False, compare=False)
 
 
 def load_job(path: str | Path, *, environment: Mapping[str, str] | None = None) -> Job:
@@ -166,6 +170,7 @@ def build_job(document: Document, *, name: str, environment: Mapping[str, str]) 
         prices=None if model.prices is None else (model.prices.prompt, model.prices.completion),
         telemetry=model.telemetry,
         written=masked(plain(document.values)),
+        places=Document(None, document.lines),
     )
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyarrow import dataset as pads
 
-from corpusmill.errors import SourceError, UsageError
+from corpusmill.errors import SourceError, UsageError, placed
 from corpusmill.tables.files import CHUNK_BYTES, CHUNK_ROWS, read_footer
 from corpusmill.tables.filters import build_filter
 from corpusmill.tables.locate import FileState, check_state, find_files
@@ -175,7 +175,8 @@ def open_source(spec: SourceLike) -> Source:
         raise SourceError(
             f"a source is a path, a SourceSpec or an Arrow table, reader or dataset, not {type(spec)}"
         )
-    return _open_files(spec)
+    with placed("source"):
+        return _open_files(spec)
 
 
 def check_source_names(schema: pa.Schema) -> None:
@@ -204,8 +205,10 @@ def _open_files(spec: SourceSpec) -> Source:
             raise SourceError(f"{footer.state.shown}: {error}") from error
     keys = keys_schema(files[0], spec.partition_types)
     full = one_schema(footers, keys)
-    condition, read = build_filter(spec.filter, full) if spec.filter is not None else (None, ())
-    schema = _projected(full, spec.columns)
+    with placed("source", "filter"):
+        condition, read = build_filter(spec.filter, full) if spec.filter is not None else (None, ())
+    with placed("source", "columns"):
+        schema = _projected(full, spec.columns)
     description = {
         "path": place.path if place.local else place.shown,
         "columns": None if spec.columns is None else list(spec.columns),
