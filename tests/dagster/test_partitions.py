@@ -14,7 +14,7 @@ import pytest
 from corpusmill import read
 from corpusmill.dagster import Dimension, enriched_asset
 from corpusmill.dagster.partitions import conditions_of, first_keys, keys_of, partitions_definition, variables
-from corpusmill.errors import UsageError
+from corpusmill.errors import JobError, UsageError
 
 if TYPE_CHECKING:
     from tests.dagster.conftest import Runs
@@ -173,6 +173,13 @@ def test_dynamic_partitions_have_their_keys_when_they_run(
     assert {path.parent for path in Path(job["sink"]["path"]).glob("*/*.parquet")} == set(
         Path(job["sink"]["path"]).glob("source=*")
     )
+
+
+def test_a_job_file_that_is_not_there_is_named_before_any_key_exists(tmp_path: Path) -> None:
+    """By the message of a job file, not by Python's own."""
+    dynamic = {"source": Dimension(definition=dg.DynamicPartitionsDefinition(name="sources"))}
+    with pytest.raises(JobError, match=r"missing\.yaml: the job file cannot be read \(No such file"):
+        enriched_asset("translated", tmp_path / "missing.yaml", partitions=dynamic)
 
 
 @pytest.mark.parametrize(

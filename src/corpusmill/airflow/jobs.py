@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from corpusmill.errors import UsageError
@@ -71,18 +70,19 @@ class Given:
 def assemble(given: Given) -> Assembled:
     """Make the job. Raises `JobError`, naming the key, for what could not be in a job file either."""
     from corpusmill.job.job import build_job
-    from corpusmill.job.yaml_text import Document, read_yaml
+    from corpusmill.job.yaml_text import Document, read_job
 
-    name = given.path or "the task's job"
-    document = Document({}) if given.path is None else read_yaml(_text_of(given.path), name)
-    if not isinstance(document.values, dict):
-        raise UsageError(f"{name}: a job is a mapping with the keys source, sink, prompts and endpoint")
+    document = Document({}) if given.path is None else read_job(given.path)
     plain, objects = _apart(given.values)
     values = merged(merged(_long(document.values), _long(plain)), _long(given.overrides))
     values = _connected(values, given)
     values.update({key: stand_in for key, stand_in in _STAND_INS.items() if key in objects})
     parameters = {key: _as_text(value) for key, value in given.parameters.items()}
-    job = build_job(Document(values, document.lines), name=name, environment={**os.environ, **parameters})
+    job = build_job(
+        Document(values, document.lines),
+        name=given.path or "the task's job",
+        environment={**os.environ, **parameters},
+    )
     shown = {key: _shown(value) for key, value in objects.items()}
     source: SourceLike = objects.pop("source", job.source)
     if "prompts" in objects:
@@ -196,24 +196,12 @@ def _shown(value: object) -> object:
         return content()
     if isinstance(value, list | tuple):
         return [_shown(item) for item in value]
-    return (
-        value.path
-        if hasattr(value, "path")
-        else repr(value)
-        if hasattr(value, "__dataclass_fields__")
-        else type(value).__name__
-    )
+    if hasattr(value, "path"):
+        return value.path
+    return repr(value) if hasattr(value, "__dataclass_fields__") else type(value).__name__
 
 
 def _as_text(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value)
-
-
-def _text_of(path: str) -> str:
-    try:
-        return Path(path).read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise UsageError(f"{path}: the job file cannot be read ({reason})") from None

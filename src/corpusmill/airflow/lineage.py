@@ -72,12 +72,9 @@ def _by_connection(given: Given) -> bool:
         return False
     if given.path is None:
         return True
-    from pathlib import Path
+    from corpusmill.job.yaml_text import read_job
 
-    from corpusmill.job.yaml_text import read_yaml
-
-    values = read_yaml(Path(given.path).read_text("utf-8"), given.path).values
-    return not (isinstance(values, dict) and "endpoint" in values)
+    return "endpoint" not in read_job(given.path).values
 
 
 def _shape(assembled: Assembled) -> dict[str, Any]:

@@ -225,13 +225,13 @@ def code_version(blueprint: Blueprint, specimen: "Job | None") -> str:
 def _written(blueprint: Blueprint) -> Any:
     """Give what is known of a job that only a run can make."""
     from corpusmill.job.masking import masked
-    from corpusmill.job.yaml_text import plain, read_yaml
+    from corpusmill.job.yaml_text import plain, read_job
 
     job = blueprint.job
     if isinstance(job, Mapping):
         return masked(plain(dict(job)))
     if isinstance(job, str | Path):
-        return masked(plain(read_yaml(Path(job).read_text("utf-8"), str(job)).values))
+        return masked(plain(read_job(job).values))
     return getattr(job, "__qualname__", type(job).__name__)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from io import StringIO
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ruamel.yaml import YAML
@@ -122,6 +123,25 @@ def read_yaml(text: str, name: str) -> Document:
         raise JobError(
             f"{name}: comes to more than {MOST_ITEMS:,} items once its anchors (&, *) are followed"
         ) from None
+
+
+def read_job(path: str | Path) -> Document:
+    """Read a job file (UTF-8) as it is written; raise `JobError` where it cannot be read or is no mapping."""
+    name = str(path)
+    try:
+        text = Path(path).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise JobError(f"{name}: the job file cannot be read ({reason})") from None
+    return job_document(text, name)
+
+
+def job_document(text: str, name: str) -> Document:
+    """Parse the text of a job file; raise `JobError` where it is no mapping."""
+    document = read_yaml(text, name)
+    if not isinstance(document.values, dict):
+        raise JobError(f"{name}: a job is a mapping with the keys source, sink, prompts and endpoint")
+    return document
 
 
 def _problem(error: MarkedYAMLError) -> str:
