@@ -21,7 +21,7 @@ from corpusmill.chat import body as module
 from corpusmill.chat.client import ChatClient
 from corpusmill.chat.sagemaker import open_client
 from corpusmill.chat.transport import Timeouts, default_transport
-from corpusmill.chat.verdict import Accepted, RetryAfter, Verdict
+from corpusmill.chat.verdict import Accepted, RetryAfter, RowFailed, Verdict
 from corpusmill.endpoints.sagemaker import AwsCredentials, SageMakerEndpoint
 from corpusmill.endpoints.secret import Secret
 from corpusmill.exchange import ChatRequest
@@ -335,6 +335,33 @@ def test_a_cancelled_attempt_leaves_no_timer_behind(run: Run) -> None:
         return await attempt(Late(ANSWER, seconds=0.0))
 
     assert isinstance(run(cancelled()), Accepted)
+
+
+def test_all_that_is_being_read_is_bounded_together(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Large bodies beyond the bound fail their rows; small ones beside them do not, nor what comes afterwards."""
+    monkeypatch.setattr(module, "LARGE", 10_000)
+    monkeypatch.setattr(module, "LARGEST_TOGETHER", 100_000)
+
+    def body(size: int) -> Late:
+        return Late(*[b" " * 1_000] * (size // 1_000), ANSWER, seconds=0.1)
+
+    async def together() -> Verdict:
+        bodies = [body(size) for size in [9_000] * 20 + [30_000] * 8]
+        client = ChatClient(
+            OpenAICompatible("http://h.example/v1", "m", api_key="key"),
+            transport=httpx.MockTransport(lambda _: httpx.Response(200, stream=bodies.pop())),
+        )
+        verdicts = await asyncio.gather(*(client.send(REQUEST) for _ in range(28)))
+        large, small = verdicts[:8], verdicts[8:]
+        failed = [verdict for verdict in large if isinstance(verdict, RowFailed)]
+        assert {(verdict.kind, verdict.possibly_paid) for verdict in failed} == {("answer_too_large", True)}
+        assert "100000" in failed[0].reason
+        assert sum(isinstance(verdict, Accepted) for verdict in large) == 3
+        assert all(isinstance(verdict, Accepted) for verdict in small)
+        bodies.append(body(90_000))
+        return await client.send(REQUEST)
+
+    assert isinstance(run(together()), Accepted)
 
 
 # Through a run.

@@ -241,6 +241,7 @@ def test_a_request_that_cannot_be_written_is_the_row_s_and_sends_nothing() -> No
 
 def test_a_body_without_end_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """No server fills the memory."""
+    monkeypatch.setattr(body_module, "LARGE", 500)
     monkeypatch.setattr(body_module, "LARGEST_BODY", 1_000)
     body = Pieces(*[b"x" * 300] * 100)
     verdict = ask(lambda _: httpx.Response(200, stream=body))

@@ -22,6 +22,12 @@ if TYPE_CHECKING:
 LARGEST_BODY = 256 * 1024 * 1024
 """Bytes of a response beyond which it is no answer to a row."""
 
+LARGEST_TOGETHER = 1024 * 1024 * 1024
+"""Bytes that the large ones among the responses that a client is reading may have together."""
+
+LARGE = 16 * 1024 * 1024
+"""Bytes beyond which a response is large. So many can come of each that is read, whatever the others have."""
+
 LAST_BYTES = 1.0
 """Seconds that the end of a response gets after the last event of its stream, or after what is a whole answer."""
 
@@ -32,16 +38,31 @@ _FAULTS = (httpx.HTTPError, httpx.StreamError, OSError, EOFError)
 
 
 class TooLargeError(Exception):
-    """More has come of a body than is taken."""
+    """More has come of a body than is taken; the text says how much that is."""
+
+
+class Held:
+    """How many bytes the large bodies that a client is reading have by now."""
+
+    __slots__ = ("size",)
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self.size = 0
 
 
 class Body:
     """Takes the pieces of one body, and tells what they came to."""
 
-    __slots__ = ("_assembler", "_fault", "_pieces", "_status")
+    __slots__ = ("_assembler", "_fault", "_held", "_mine", "_pieces", "_status")
 
-    def __init__(self, status: int, *, streamed: bool) -> None:
-        """Begin the body of a response with this status; `streamed` when it should be a stream of events."""
+    def __init__(self, status: int, held: Held, *, streamed: bool) -> None:
+        """Begin the body of a response with this status; `streamed` when it should be a stream of events.
+
+        `held` is shared by all bodies of a client.
+        """
+        self._held = held
+        self._mine = 0
         self._status = status
         self._assembler = Assembler() if streamed else None
         self._pieces: list[bytes] = []
@@ -55,8 +76,8 @@ class Body:
         try:
             async for piece in incoming:
                 size += len(piece)
-                if size > LARGEST_BODY:
-                    raise TooLargeError
+                if size > LARGE:
+                    self._hold(size)
                 keep(piece)
                 if assembler is not None:
                     if assembler.done:
@@ -66,6 +87,8 @@ class Body:
                     await self._until_silent(incoming, size)
         except _FAULTS as error:
             self._fault = error
+        finally:
+            self._held.size -= self._mine
 
     def result(self) -> dict[str, Any]:
         """Give what came, as `classify` is told of it."""
@@ -85,6 +108,18 @@ class Body:
             return {"body": body, "error": fault}
         silent = isinstance(fault, TimeoutError | httpx.ReadTimeout)
         return {"body": body, "notes": ("body_without_end" if silent else "connection_lost_after_answer",)}
+
+    def _hold(self, size: int) -> None:
+        """Count a large body among the others."""
+        self._held.size += size - self._mine
+        self._mine = size
+        if size > LARGEST_BODY:
+            raise TooLargeError(f"the answer has more than {LARGEST_BODY} bytes")
+        if self._held.size > LARGEST_TOGETHER:
+            raise TooLargeError(
+                f"the answer has more than {LARGE} bytes, and with others that came at the same time "
+                f"more than {LARGEST_TOGETHER}"
+            )
 
     def _may_be_all(self, stream: httpx.AsyncByteStream, piece: bytes) -> bool:
         """Tell whether the body may be whole after a piece and has yet to end. All pieces are asked, so it is cheap."""
@@ -116,8 +151,8 @@ class Body:
             try:
                 async for piece in incoming:
                     size += len(piece)
-                    if size > LARGEST_BODY:
-                        raise TooLargeError
+                    if size > LARGE:
+                        self._hold(size)
                     self._pieces.append(piece)
                     if piece.strip():
                         timer.cancel()

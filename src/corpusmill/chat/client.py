@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import httpx
 
-from corpusmill.chat.body import LARGEST_BODY, Body, TooLargeError
+from corpusmill.chat.body import Body, Held, TooLargeError
 from corpusmill.chat.classify import classify
 from corpusmill.chat.transport import PooledTransport
 from corpusmill.chat.transport_connection import Exchange
@@ -98,6 +98,7 @@ class ChatClient:
         self._extensions = {} if timeouts is None else {"timeout": _phases(timeouts)}
         self._lean = _lean(transport, self._request(b""))
         self._names: dict[bytes, str | None] = {}
+        self._held = Held()
 
     async def send(self, request: ChatRequest) -> Verdict:
         """Make one attempt."""
@@ -160,14 +161,14 @@ class ChatClient:
         ):
             # Nearly every answer: its body came together with its head.
             return self._verdict(request, started, status=status, headers=headers, body=whole)
-        body = Body(status, streamed=streamed)
+        body = Body(status, self._held, streamed=streamed)
         try:
             decoded = httpx.Response(status, headers=raw, stream=stream).aiter_bytes() if coded else stream
             await body.read(stream, aiter(decoded))
-        except TooLargeError:
+        except TooLargeError as error:
             return RowFailed(
                 kind="answer_too_large",
-                reason=f"the answer has more than {LARGEST_BODY} bytes",
+                reason=str(error),
                 possibly_paid=True,
                 seconds=self._clock() - started,
             )
