@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -11,24 +13,30 @@ import pyarrow.parquet as pq
 import pytest
 
 import corpusmill
+from corpusmill.testing import Latency
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable, Iterator
 
     from corpusmill.testing import FakeEndpoint
 
 
 def run(folder: Path, endpoint: FakeEndpoint, redirection: str) -> subprocess.CompletedProcess[str]:
     """Run a small job through a shell that redirects."""
+    write_job(folder, endpoint)
+    command = f"'{sys.executable}' -m corpusmill run job.yaml {redirection}"
+    return subprocess.run(
+        ["/bin/sh", "-c", command], cwd=folder, capture_output=True, text=True, timeout=100, check=False
+    )
+
+
+def write_job(folder: Path, endpoint: FakeEndpoint) -> None:
+    """Write a small table and its job."""
     pq.write_table(pa.table({"text": ["a", "b"]}), folder / "corpus.parquet")
     (folder / "job.yaml").write_text(
         "source: corpus.parquet\nsink: out/\nprompts: [{ask: {template: 'Say {text}', into: said}}]\n"
         f"endpoint: {{openai_compatible: {{base_url: '{endpoint.base_url}', model: any}}}}\n",
         "utf-8",
-    )
-    command = f"'{sys.executable}' -m corpusmill run job.yaml {redirection}"
-    return subprocess.run(
-        ["/bin/sh", "-c", command], cwd=folder, capture_output=True, text=True, timeout=100, check=False
     )
 
 
@@ -50,3 +58,67 @@ def test_a_full_standard_output_is_said_in_one_line(
     assert done.stderr.count("\n") == 1
     assert "standard output cannot be written: No space left on device" in done.stderr
     assert corpusmill.read(tmp_path / "out").count_rows() == 2
+
+
+@pytest.mark.parametrize(
+    "command", ["plan job.yaml", "run job.yaml --limit 1", "report out", "schema", "--help"]
+)
+def test_every_command_says_in_one_line_that_its_output_found_no_room(
+    tmp_path: Path, fake_endpoint: FakeEndpoint, command: str
+) -> None:
+    """Not with a traceback."""
+    run(tmp_path, fake_endpoint, "--quiet")
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "corpusmill", *command.split()],
+            cwd=tmp_path,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=100,
+            check=False,
+        )
+    assert done.stderr.endswith("standard output cannot be written: No space left on device\n")
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+
+
+@pytest.fixture(params=["full", "left"])
+def deaf(request: pytest.FixtureRequest) -> Iterator[int]:
+    """A descriptor that takes nothing: a disk without room, or a pipe whose reader has left."""
+    if request.param == "full":
+        descriptor = os.open("/dev/full", os.O_WRONLY)
+    else:
+        reader, descriptor = os.pipe()
+        os.close(reader)
+    yield descriptor
+    os.close(descriptor)
+
+
+def test_progress_that_nobody_reads_ends_no_run(
+    tmp_path: Path, fake_endpoint_factory: Callable[..., FakeEndpoint], deaf: int
+) -> None:
+    """The output is there when the exit code says so."""
+    endpoint = fake_endpoint_factory(latency=Latency(mean=0.5))
+    write_job(tmp_path, endpoint)
+    assert deaf_code(tmp_path, deaf, "run job.yaml --progress-every 0.1") == 0
+    assert corpusmill.read(tmp_path / "out").count_rows() == 2
+
+
+@pytest.mark.parametrize(
+    "command", ["run no-such-job.yaml", "run", "no-such-command", "store stats --store x"]
+)
+def test_an_error_that_nobody_reads_is_an_error(tmp_path: Path, deaf: int, command: str) -> None:
+    """The exit code is what it is."""
+    assert deaf_code(tmp_path, deaf, command) == 2
+
+
+def deaf_code(folder: Path, descriptor: int, command: str) -> int:
+    """The exit code of a command whose standard error goes nowhere."""
+    return subprocess.run(
+        [sys.executable, "-m", "corpusmill", *command.split()],
+        cwd=folder,
+        stdout=subprocess.DEVNULL,
+        stderr=descriptor,
+        timeout=100,
+        check=False,
+    ).returncode

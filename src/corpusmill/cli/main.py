@@ -8,12 +8,15 @@ import os
 import sys
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
 from corpusmill.allocator import spare_memory
 from corpusmill.errors import CorpusmillError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 EPILOG = (
     "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 come back later (a quota is used up, a job is stopping), "
@@ -88,23 +91,45 @@ def main(arguments: list[str] | None = None) -> int:
     spare_memory()  # before a command is loaded, which loads Arrow
     try:
         code = _run(arguments)
-    except BrokenPipeError:
-        # The reader has left (`| head`); there is nobody to tell.
-        _silence_output()
-        return 0
-    try:
         sys.stdout.flush()
     except BrokenPipeError:
-        _silence_output()
+        # The reader has left (`| head`); there is nobody to tell.
+        _silence(sys.stdout)
+        return 0
     except OSError as error:
-        _silence_output()
-        click.echo(f"corpusmill: standard output cannot be written: {error.strerror}", err=True)
+        if _takes_a_line(sys.stdout):
+            raise
+        _silence(sys.stdout)
+        with _told():
+            click.echo(f"corpusmill: standard output cannot be written: {error.strerror}", err=True)
         return 1
+    finally:
+        with _told():
+            pass
     return code
 
 
-def _silence_output() -> None:
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+@contextlib.contextmanager
+def _told() -> Iterator[None]:
+    """Say something on standard error; that nobody hears it changes neither what was done nor the exit code."""
+    try:
+        yield
+        sys.stderr.flush()
+    except OSError:
+        _silence(sys.stderr)
+
+
+def _takes_a_line(stream: TextIO) -> bool:
+    try:
+        stream.write("\n")
+        stream.flush()
+    except OSError:
+        return False
+    return True
+
+
+def _silence(stream: TextIO) -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _run(arguments: list[str] | None) -> int:
@@ -116,16 +141,19 @@ def _run(arguments: list[str] | None) -> int:
     except click.exceptions.Exit as error:
         return error.exit_code
     except click.exceptions.NoArgsIsHelpError as error:
-        error.show()
+        with _told():
+            error.show()
         return 2
     except click.ClickException as error:
-        error.show()
+        with _told():
+            error.show()
         return error.exit_code
     except click.Abort:
         return 130
     except CorpusmillError as error:
         said = "; ".join([str(error), *getattr(error, "__notes__", ())])
-        click.echo(f"corpusmill: {said}", err=True)
+        with _told():
+            click.echo(f"corpusmill: {said}", err=True)
         return type(error).exit_code
     except KeyboardInterrupt:
         return 130

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 def warn_of_no_rows(spec: SourceSpec, report: RunReport) -> None:
     """Say on standard error what left no row of a source, where none was left."""
     if report.rows == 0:
-        click.echo(f"warning: {_why(spec)}", err=True)
+        with contextlib.suppress(OSError):
+            click.echo(f"warning: {_why(spec)}", err=True)
 
 
 def _why(spec: SourceSpec) -> str:

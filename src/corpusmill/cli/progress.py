@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import sys
 import threading
@@ -9,7 +10,7 @@ import time
 from typing import TYPE_CHECKING, Self, TextIO
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from rich.live import Live
     from rich.table import Table
@@ -33,8 +34,9 @@ class Display:
     ) -> None:
         """Write to `stream`, standard error by default; with `quiet` nothing at all.
 
-        `every` is the time between two plain lines, in seconds, which `clock` counts. Where standard error is closed
-        there is nobody to show anything to.
+        `every` is the time between two plain lines, in seconds, which `clock` counts. Where standard error is closed,
+        or cannot be written any more (its reader has left, its disk is full), there is nobody to show anything to, and
+        the run goes on.
         """
         told = stream or sys.stderr
         self._stream = told if told is not None else io.StringIO()
@@ -53,20 +55,30 @@ class Display:
             from rich.live import Live
 
             self._live = Live(console=Console(file=self._stream), refresh_per_second=4, transient=True)
-            self._live.start()
+            with self._listener():
+                self._live.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         """Take the live display away."""
         if self._live is not None:
-            self._live.stop()
+            with self._listener():
+                self._live.stop()
             self._live = None
+
+    @contextlib.contextmanager
+    def _listener(self) -> Iterator[None]:
+        """Fall silent for good where nobody can be told anything."""
+        try:
+            yield
+        except OSError:
+            self._quiet = True
 
     def __call__(self, progress: Progress) -> None:
         """Take a new state of the run."""
         if self._quiet:
             return
-        with self._lock:
+        with self._lock, self._listener():
             if self._live is not None:
                 self._live.update(table(progress))
                 return
@@ -79,10 +91,11 @@ class Display:
 
     def say(self, text: str) -> None:
         """Print a line of its own, above a live display."""
-        if self._live is not None:
-            self._live.console.print(text, highlight=False, markup=False)
-        else:
-            print(text, file=self._stream, flush=True)
+        with self._listener():
+            if self._live is not None:
+                self._live.console.print(text, highlight=False, markup=False)
+            else:
+                print(text, file=self._stream, flush=True)
 
 
 def line(progress: Progress) -> str:
