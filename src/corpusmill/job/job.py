@@ -6,7 +6,6 @@ import difflib
 import os
 import re
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, Field, ValidationError
@@ -30,12 +29,13 @@ from corpusmill.job.models import (
     Text,
 )
 from corpusmill.job.prompts import PromptModel, build_prompt
-from corpusmill.job.yaml_text import Document, Place, plain, read_yaml
+from corpusmill.job.yaml_text import Document, Place, job_document, plain, read_job
 from corpusmill.policy import DEFAULT_STORE, Budget, FailurePolicy, Limits, RetryPolicy
 from corpusmill.tables import SinkSpec, SourceSpec
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
+    from pathlib import Path
 
     from pydantic_core import ErrorDetails
 
@@ -95,36 +95,24 @@ def load_job(path: str | Path, *, environment: Mapping[str, str] | None = None) 
     YAML; `$${NAME}` is the text `${NAME}`. Paths are relative to the working directory. Raises `JobError` naming file,
     line, key and nearest key.
     """
-    name = str(path)
-    try:
-        text = Path(path).read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise JobError(
-            f"{name}: cannot be read ({error.strerror if isinstance(error, OSError) else error})"
-        ) from None
-    return parse_job(text, name=name, environment=environment)
+    return build_job(read_job(path), name=str(path), environment=environment)
 
 
 def parse_job(text: str, *, name: str = "job", environment: Mapping[str, str] | None = None) -> Job:
     """Read the text of a job file; see `load_job`."""
-    document = read_yaml(text, name)
-    if not isinstance(document.values, dict):
-        raise JobError(f"{name}: a job is a mapping with the keys source, sink, prompts and endpoint")
-    return build_job(document, name=name, environment=os.environ if environment is None else environment)
+    return build_job(job_document(text, name), name=name, environment=environment)
 
 
 def job_of(
     values: Mapping[str, Any], *, name: str = "job", environment: Mapping[str, str] | None = None
 ) -> Job:
     """Build a job from values that were parsed elsewhere, as in a component's YAML."""
-    return build_job(
-        Document(dict(values)), name=name, environment=os.environ if environment is None else environment
-    )
+    return build_job(Document(dict(values)), name=name, environment=environment)
 
 
-def build_job(document: Document, *, name: str, environment: Mapping[str, str]) -> Job:
-    """Check the values of a document and make the objects."""
-    filled = _fill(document.values, (), document, name, environment)
+def build_job(document: Document, *, name: str, environment: Mapping[str, str] | None) -> Job:
+    """Check the values of a document and make the objects; without `environment` `${NAME}` is filled in from ours."""
+    filled = _fill(document.values, (), document, name, os.environ if environment is None else environment)
     try:
         model = JobModel.model_validate(filled)
     except ValidationError as error:
