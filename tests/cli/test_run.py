@@ -16,7 +16,7 @@ from corpusmill.cli import main
 from corpusmill.cli.run import _how_to_go_on, told
 from corpusmill.endpoints.prices import known_prices
 from corpusmill.page import render
-from corpusmill.report import Sample
+from corpusmill.report import PromptReport, Sample
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -100,6 +100,22 @@ def test_what_a_run_did_is_told_in_counts_that_add_up() -> None:
         "at most 3 requests may have been paid twice",
         "output: out",
     ]
+
+
+def test_what_was_found_in_answers_and_where_the_failures_are_is_told() -> None:
+    """Whoever looks at the last lines alone learns that something is to be looked at, and by which command."""
+    prompt = PromptReport(
+        into="lv",
+        outcomes={},
+        notes={"untranslated": 1_200, "lines": 3},
+        errors={"truncated": 2, "timeout": 1},
+    )
+    assert told(replace(REPORT, output="my out", prompts=[prompt])).splitlines()[-3:] == [
+        "found in answers for lv: lines 3, untranslated 1,200",
+        "output: my out",
+        "corpusmill failures 'my out' lists the 3 without a usable answer, by cause",
+    ]
+    assert "failures" not in told(replace(REPORT, prompts=[prompt]), preview=True)
 
 
 def test_what_a_notebook_shows_of_a_report_are_its_counts() -> None:

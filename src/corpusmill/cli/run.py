@@ -209,7 +209,15 @@ def told(report: RunReport, *, preview: bool = False) -> str:
     if report.possibly_paid_twice:
         lines.append(f"at most {report.possibly_paid_twice:,} requests may have been paid twice")
     lines.extend(f"changed by Parquet: {text}" for text in report.changed_types)
+    for prompt in report.prompts:
+        if prompt.notes:
+            found = ", ".join(f"{name} {count:,}" for name, count in sorted(prompt.notes.items()))
+            lines.append(f"found in answers for {prompt.into}: {found}")
     lines.append("preview: no output was written" if preview else f"output: {report.output}")
+    unusable = sum(count for prompt in report.prompts for count in prompt.errors.values())
+    if unusable and report.output is not None and not preview:
+        failures = shlex.join(["corpusmill", "failures", report.output])
+        lines.append(f"{failures} lists the {unusable:,} without a usable answer, by cause")
     return "\n".join(lines)
 
 
