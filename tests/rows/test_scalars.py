@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corpusmill import Ask, OpenAICompatible, enrich
+from corpusmill import Ask, OpenAICompatible, Translate, enrich
+from corpusmill.plan import check_input
 from corpusmill.prompts.prompt import Input
 from corpusmill.rows.render import Renderer
 from corpusmill.rows.text import Values, column_values
@@ -21,6 +22,7 @@ from corpusmill.rows.text import Values, column_values
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from corpusmill.prompts.prompt import Prompt
     from corpusmill.testing import FakeEndpoint
 
 SIGNED = [pa.int8(), pa.int16(), pa.int32(), pa.int64()]
@@ -136,6 +138,20 @@ def test_a_value_without_a_text_costs_its_own_row(stored: int, type_: pa.DataTyp
     assert "the value cannot be read" in found.unreadable[0]
     assert [key is None for key in keys(column)] == [True, True, False]
     assert [key is None for key in keys(column, "{it} of {it}")] == [True, True, False]
+
+
+@pytest.mark.parametrize(
+    "prompt", [Ask("{text}", into="out", vary_by="draw"), Translate("text", "out", to="lv", vary_by="draw")]
+)
+def test_the_number_of_a_draw_may_be_a_number(prompt: Prompt) -> None:
+    """It is taken like the text of that number."""
+    numbers = pa.RecordBatch.from_pydict({"text": ["a", "a", "a"], "draw": [1, 2, None]})
+    texts = pa.RecordBatch.from_pydict({"text": ["a", "a", "a"], "draw": ["1", "2", None]})
+    for wanted in prompt.inputs:
+        check_input(numbers.schema, prompt, wanted)
+    found = Renderer(prompt, identity="i").ask(numbers).keys
+    assert len(set(found)) == 3
+    assert found == Renderer(prompt, identity="i").ask(texts).keys
 
 
 def test_a_corpus_of_scalars_is_asked_by_its_texts(tmp_path: Path, fake_endpoint: FakeEndpoint) -> None:
