@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from corpusmill.ending import commit, failed_rows, keep_report, refuse_failures, skipped_report
 from corpusmill.endpoints.prices import prices_of
 from corpusmill.engine.outputs import FailureLog, OrderedOutput, PartsOutput
 from corpusmill.errors import UsageError
@@ -16,19 +17,8 @@ from corpusmill.killpoints import reach
 from corpusmill.plan import check_apart, check_arguments, make_plan
 from corpusmill.policy import DEFAULT_STORE, Budget, FailurePolicy, Limits, RetryPolicy
 from corpusmill.prompts.columns import find_column
-from corpusmill.report import RunReport, summary
-from corpusmill.running import (
-    Conduct,
-    Running,
-    failed_rows,
-    keep_report,
-    opened_store,
-    price_of,
-    refuse_failures,
-    sidecars_of,
-    skipped_report,
-)
-from corpusmill.tables import SinkSpec, check_storable, open_sink, open_source
+from corpusmill.running import Conduct, Running, opened_store, price_of
+from corpusmill.tables import check_storable, open_sink, open_source
 from corpusmill.tables.streams import like_first
 from corpusmill.transform.beside import held_beside
 from corpusmill.transform.running import Filling, check_streamable, filled_by_jobs
@@ -44,6 +34,7 @@ if TYPE_CHECKING:
     from corpusmill.outcome import Status
     from corpusmill.plan import Plan
     from corpusmill.prompts.prompt import Prompt
+    from corpusmill.report import RunReport
     from corpusmill.store import Store
     from corpusmill.tables import SinkLike, Source, SourceLike
 
@@ -141,11 +132,8 @@ def enrich(
                 opened.verify_unchanged()
                 reach("before commit")
                 refuse_failures(report, conduct.failures, target, log)
-                writing.commit(
-                    failed=sum(failed_rows(prompt, conduct.failures.statuses) for prompt in report.prompts),
-                    manifest_extra={"report": summary(report), "identity": endpoint.identity},
-                    sidecars=sidecars_of(report, log),
-                )
+                failed = sum(failed_rows(prompt, conduct.failures.statuses) for prompt in report.prompts)
+                commit(writing, report, log, failed=failed, identity=endpoint.identity)
                 reach("committed")
                 run.finish()
                 asking.finish()
@@ -299,6 +287,3 @@ def _reader(batches: Iterable[pa.RecordBatch] | pa.RecordBatchReader | pa.Table)
         yield from iterator
 
     return pa.RecordBatchReader.from_batches(first.schema, chain())
-
-
-__all__ = ["SinkSpec", "enrich", "enrich_batches"]

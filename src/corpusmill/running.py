@@ -1,4 +1,4 @@
-"""One run with its store open: how it behaves, what it does from chunks to a report, and what it tells in the end.
+"""One run with its store open: how it behaves, and what it does from chunks to a report.
 
 `enrich`, `enrich_batches` and the shards of a table are three ways to drive it.
 """
@@ -6,12 +6,10 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-import msgspec
 import psutil
 
 from corpusmill.endpoints.endpoint import shown_url
@@ -21,8 +19,7 @@ from corpusmill.engine.engine import Engine, Work
 from corpusmill.engine.fitting import fit_of
 from corpusmill.engine.pages import Binder
 from corpusmill.engine.tally import Ledger
-from corpusmill.errors import CorpusmillError, RunEndedError, StoreError, TooManyFailuresError, UsageError
-from corpusmill.page import render
+from corpusmill.errors import RunEndedError, StoreError, UsageError
 from corpusmill.plan import throwaway_key
 from corpusmill.policy import MODES
 from corpusmill.report import PromptReport, RunReport, added
@@ -30,7 +27,6 @@ from corpusmill.rows.prompt_cut import PROMPT_CUT, prompt_cut_warning
 from corpusmill.rows.render import Renderer
 from corpusmill.store import open_in_mode
 from corpusmill.tables import changed_types
-from corpusmill.tables.reports import write_failed_report
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -47,10 +43,6 @@ if TYPE_CHECKING:
     from corpusmill.policy import Budget, FailurePolicy, Limits, Mode, RetryPolicy
     from corpusmill.prompts.prompt import Prompt
     from corpusmill.store import Membership, Store
-    from corpusmill.tables import Manifest, SinkLike
-    from corpusmill.tables.layout import ReportKind
-
-_log = logging.getLogger("corpusmill")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,91 +261,6 @@ def _warnings(prompts: Sequence[PromptReport]) -> list[str]:
     """Say once what rows are flagged for one by one."""
     rows = sum(prompt.notes.get(PROMPT_CUT, 0) for prompt in prompts)
     return [prompt_cut_warning(rows)] if rows else []
-
-
-def failed_rows(prompt: PromptReport, statuses: Sequence[str]) -> int:
-    """Count the rows of a prompt that have one of these statuses."""
-    return sum(prompt.outcomes.get(status, 0) for status in statuses)
-
-
-def refuse_failures(report: RunReport, policy: FailurePolicy, target: Any, log: FailureLog) -> None:
-    """Raise `TooManyFailuresError` when more rows failed than may; they are then listed beside the sink `target`."""
-    for prompt in report.prompts:
-        asked = report.rows - prompt.skipped
-        failed = failed_rows(prompt, policy.statuses)
-        if asked and failed / asked > policy.max_failed:
-            where = f" They are listed in {target.write_failures(log.lines())}." if target is not None else ""
-            kinds = ", ".join(
-                f"{count} {kind}" for kind, count in sorted(prompt.errors.items(), key=lambda i: -i[1])[:5]
-            )
-            error = TooManyFailuresError(
-                f"{failed} of {asked} rows failed for {prompt.into!r} ({failed / asked:.1%}: {kinds}), and "
-                f"max_failed is {policy.max_failed:.1%} of them (written as the share {policy.max_failed:g}): "
-                f"nothing was committed.{where} "
-                "What was answered is kept; run again to ask the failed rows again, or raise max_failed"
-            )
-            error.report = report
-            raise error
-
-
-def sidecars_of(report: RunReport, log: FailureLog) -> dict[str, bytes]:
-    """Give the files that lie beside the manifest, by name."""
-    sidecars = {f"report.{kind}": data for kind, data in _forms(report.as_dict()).items()}
-    if log.rows:
-        sidecars["failures.jsonl"] = log.content()
-    return sidecars
-
-
-def keep_report(sink: SinkLike, error: BaseException, *, shard: tuple[str, int] | None = None) -> None:
-    """Write down what a run that ended early had done and what ended it, and let its error say where.
-
-    `shard` is the run key and the number of a shard, where the report is of one. Called while an error is on its way
-    up, which nothing here holds up: a report that cannot be written is a warning.
-    """
-    if not isinstance(error, RunEndedError) or error.report is None:
-        return
-    try:
-        files = _forms({**error.report.as_dict(), "ended": str(error)})
-        error.report_address = write_failed_report(sink, files, shard=shard)
-    except CorpusmillError as trouble:
-        _log.warning("there will be no report of this run: %s: %s", type(trouble).__name__, trouble)
-    except Exception as trouble:  # noqa: BLE001 - whatever it is, the run has ended for another reason
-        # Whose words may be those of a row, which belong in no log.
-        _log.warning("there will be no report of this run: %s", type(trouble).__name__)
-
-
-def _forms(values: dict[str, Any]) -> dict[ReportKind, bytes]:
-    """Give the files of a report from its values: for programs, and as a page."""
-    return {
-        "json": msgspec.json.format(msgspec.json.encode(values), indent=1) + b"\n",
-        "html": render(values).encode(),
-    }
-
-
-def skipped_report(manifest: Manifest | None, shown: str) -> RunReport:
-    """Give the report of a run that had nothing to do, from what the run before it wrote down."""
-    assert manifest is not None
-    before = manifest.extra.get("report", {})
-    unanswered, skipped = before.get("unanswered", 0), before.get("skipped", 0)
-    total = sum(before.get("outcomes", {}).values())
-    return RunReport(
-        rows=manifest.rows,
-        outcomes=before.get("outcomes", {}),
-        live=0,
-        cached=total - unanswered - skipped,
-        deduplicated=0,
-        skipped=skipped,
-        unanswered=unanswered,
-        attempts=0,
-        possibly_paid_twice=before.get("possibly_paid_twice", 0),
-        prompt_tokens=0,
-        completion_tokens=0,
-        cost=0.0,
-        seconds=0.0,
-        output=shown,
-        skipped_run=True,
-        run_key=manifest.run_key,
-    )
 
 
 def check_descriptors(concurrency: int) -> None:

@@ -11,22 +11,14 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from corpusmill.allocator import spare_memory
+from corpusmill.ending import commit, failed_rows, keep_report, refuse_failures, skipped_report
 from corpusmill.endpoints.prices import prices_of
 from corpusmill.engine.outputs import FailureLog, PartsOutput
 from corpusmill.errors import CountsError, ShardChangedError, SinkError, UsageError
 from corpusmill.killpoints import reach
 from corpusmill.plan import check_apart, make_plan
-from corpusmill.report import RunReport, merged, report_of, summary
-from corpusmill.running import (
-    Conduct,
-    Running,
-    failed_rows,
-    keep_report,
-    opened_store,
-    refuse_failures,
-    sidecars_of,
-    skipped_report,
-)
+from corpusmill.report import RunReport, merged, report_of
+from corpusmill.running import Conduct, Running, opened_store
 from corpusmill.tables import Chunk, check_storable, open_sink, open_source
 from corpusmill.tables.shards import (
     ShardWriting,
@@ -238,11 +230,8 @@ def commit_shards(job: Job, shards: Sequence[Shard], *, overwrite: bool = False)
                     writing.adopt(part)
             reach("before commit")
             refuse_failures(report, job.failures, target, log)
-            writing.commit(
-                failed=sum(each.record.failed for each in staged),
-                manifest_extra={"report": summary(report), "identity": job.endpoint.identity},
-                sidecars=sidecars_of(report, log),
-            )
+            failed = sum(each.record.failed for each in staged)
+            commit(writing, report, log, failed=failed, identity=job.endpoint.identity)
             reach("committed")
         except BaseException as error:
             writing.abort()

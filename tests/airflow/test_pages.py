@@ -157,7 +157,7 @@ def test_a_sink_that_cannot_be_written_does_not_hide_what_ended_the_run(
     def full(*_: object, **__: object) -> None:
         raise SinkError("cannot write the report: No space left on device")
 
-    monkeypatch.setattr("corpusmill.running.write_failed_report", full)
+    monkeypatch.setattr("corpusmill.ending.write_failed_report", full)
     endpoint = fake_endpoint_factory(api_key="sk-right")
     module = load_dag(DAG, dag_id="full", folder=str(corpus.parent), base_url=endpoint.base_url, options={})
     ran = run_dag(module.dag)

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from corpusmill import Ask, OpenAICompatible, enrich
+from corpusmill.ending import keep_report
 from corpusmill.errors import AuthenticationError, SinkError, TooManyFailuresError
-from corpusmill.running import keep_report
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,7 +43,7 @@ def test_a_report_that_cannot_be_written_is_a_warning_and_does_not_hide_what_end
     def refuse(*_: object, **__: object) -> str:
         raise trouble
 
-    monkeypatch.setattr("corpusmill.running.write_failed_report", refuse)
+    monkeypatch.setattr("corpusmill.ending.write_failed_report", refuse)
     endpoint = fake_endpoint_factory(api_key="sk-right")
     with pytest.raises(AuthenticationError) as ended:
         enrich(
