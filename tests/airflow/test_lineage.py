@@ -258,6 +258,7 @@ def test_a_field_or_a_version_that_the_client_does_not_know_is_told(
         ("/data/corpus", "file", "/data/corpus"),
         ("/data/corpus/", "file", "/data/corpus"),
         ("file:///data/corpus", "file", "/data/corpus"),
+        ("file:///data/the%20corpus", "file", "/data/the corpus"),
         ("/data/2026-*/part?.parquet", "file", "/data"),
         ("s3://bucket/a/b/", "s3://bucket", "a/b"),
         ("s3://bucket/a/*.parquet", "s3://bucket", "a"),

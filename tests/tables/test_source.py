@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -9,7 +11,7 @@ from pyarrow import dataset as pads
 from pyarrow import ipc
 from pyarrow import parquet as pq
 
-from corpusmill.errors import SourceChangedError, SourceError
+from corpusmill.errors import SinkError, SourceChangedError, SourceError
 from corpusmill.tables import Source, SourceSpec, open_sink, open_source
 
 if TYPE_CHECKING:
@@ -292,6 +294,30 @@ def test_a_file_that_is_damaged_half_way_is_named(tmp_path: Path) -> None:
         everything(open_source(path))
 
 
+def test_an_encrypted_column_is_named_and_does_not_end_the_process(tmp_path: Path) -> None:
+    """Arrow ends the process when it is asked for the sizes of such a column."""
+    code = (
+        "import base64, sys, pyarrow as pa, pyarrow.parquet as pq\n"
+        "from pyarrow.parquet.encryption import *\n"
+        "class Kms(KmsClient):\n"
+        "    def __init__(self, _):\n        KmsClient.__init__(self)\n"
+        "    def wrap_key(self, key, _):\n        return base64.b64encode(key)\n"
+        "made = CryptoFactory(Kms).file_encryption_properties(KmsConnectionConfig(), EncryptionConfiguration(\n"
+        "    footer_key='f', column_keys={'c': ['text']}, plaintext_footer=True))\n"
+        "table = pa.table({'id': [1], 'text': ['a']})\n"
+        "with pq.ParquetWriter(sys.argv[1], table.schema, encryption_properties=made) as file:\n"
+        "    file.write_table(table)\n"
+        "from corpusmill.errors import SourceError\n"
+        "from corpusmill.tables import open_source\n"
+        "try:\n    list(open_source(sys.argv[1]).chunks())\n"
+        "except SourceError as error:\n    print(error)\n"
+    )
+    path = tmp_path / "secret.parquet"
+    done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(f"cannot read {path}: Cannot decrypt")
+
+
 def test_a_column_that_stands_twice_is_refused(tmp_path: Path) -> None:
     """In a file it is named with the file, in a table by its name."""
     table = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"])
@@ -475,6 +501,37 @@ def test_a_path_may_be_text_or_a_file_url(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.chdir("/")
     assert everything(source).equals(TABLE)
     assert open_source(f"file://{tmp_path}/a.parquet").identity() == source.identity()
+    odd = tmp_path / "100% of #1?.parquet"
+    pq.write_table(TABLE, odd)
+    assert open_source(odd.as_uri()).identity() == open_source(odd).identity()
+
+
+@pytest.mark.parametrize(
+    "path", ["", "file://a.parquet", "file://data/a.parquet", "a\0.parquet", "x" * 5_000]
+)
+def test_a_path_that_names_nothing_is_refused(
+    tmp_path: Path, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Above all it does not name the working folder, or a folder at the root."""
+    monkeypatch.chdir(tmp_path)
+    pq.write_table(TABLE, tmp_path / "a.parquet")
+    with pytest.raises(SourceError):
+        open_source(path)
+    with pytest.raises(SinkError):
+        open_sink(path)
+
+
+def test_a_working_folder_that_is_gone_is_in_the_way_of_relative_paths_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fill: Callable[..., Any]
+) -> None:
+    """Whoever removed it is told so."""
+    fill(str(tmp_path / "out"), TABLE)
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(SourceError, match="the working folder is gone"):
+        open_source("a.parquet")
+    assert open_sink(tmp_path / "out").decide("run-2", "job") == "rebuild"
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import os
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 import attr
 from openlineage.client.event_v2 import InputDataset, OutputDataset
@@ -48,6 +49,8 @@ def dataset_name(address: str) -> DatasetName:
     scheme, found, rest = address.partition("://")
     if not found:
         scheme, rest = "file", address
+    elif scheme == "file":
+        rest = unquote(rest)
     match = _WILD.search(rest)
     if match is not None:
         rest = rest[: match.start()].rpartition("/")[0]

@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from dataclasses import dataclass, replace
@@ -114,8 +115,11 @@ def can_be_renamed(folder: Path) -> bool:
     """Whether another folder can take this one's place: no mount, not our working folder, its parent writable."""
     if not folder.exists():
         return True
-    if os.path.ismount(folder) or Path.cwd().is_relative_to(folder):
+    if os.path.ismount(folder):
         return False
+    with contextlib.suppress(FileNotFoundError):  # a working folder that is gone is in nobody's way
+        if Path.cwd().is_relative_to(folder):
+            return False
     return os.access(folder.parent, os.W_OK)
 
 

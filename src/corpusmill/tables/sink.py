@@ -257,5 +257,7 @@ def open_sink(spec: SinkLike) -> Sink:
         return Sink(spec, layout_of(spec.path, spec.partition))
     except SinkError:
         raise
+    except OSError as error:
+        raise SinkError(f"cannot write {spec.path}: {error.strerror or error}") from error
     except UsageError as error:
         raise SinkError(str(error)) from error

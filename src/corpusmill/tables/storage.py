@@ -13,7 +13,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 from pyarrow import fs as pafs
@@ -134,15 +134,25 @@ def place_of(path: str | Path) -> Place:
     For S3 the endpoint may be set in `AWS_ENDPOINT_URL_S3` or `AWS_ENDPOINT_URL`, with path-style addresses.
 
     Raises:
-        UsageError: an unknown scheme, or credentials written into the address.
+        UsageError: an unknown scheme, credentials written into the address, or nothing that a path could be.
     """
     text = os.fspath(path)
     scheme, mark, rest = text.partition("://")
     if not mark:
-        absolute = os.path.abspath(os.path.expanduser(text))  # noqa: PTH100, PTH111 - `resolve` would follow links
+        if not text or "\0" in text:
+            raise UsageError(f"the path {text!r} names nothing; the working folder is written as a dot")
+        try:
+            absolute = os.path.abspath(os.path.expanduser(text))  # noqa: PTH100, PTH111 - `resolve` would follow links
+        except FileNotFoundError:
+            raise UsageError(f"{text} cannot be found: the working folder is gone") from None
         return Place(filesystem=pafs.LocalFileSystem(), path=absolute, shown=text, local=True)
     if scheme == "file":
-        return place_of(urlsplit(text).path)
+        host, slash, below = rest.partition("/")
+        if host not in ("", "localhost"):
+            raise UsageError(
+                f"{text} names a host, {host!r}; write file:///{rest}, or a path without a scheme"
+            )
+        return place_of(slash + unquote(below))
     if scheme not in _REMOTE:
         raise UsageError(
             f"{scheme}:// is not a scheme that can be read or written; use a path, s3:// or gs://"
