@@ -20,11 +20,12 @@ from pyarrow import dataset as pads
 from corpusmill import Ask, SinkSpec, SourceSpec, read
 from corpusmill.dagster import Dimension, OpenAICompatibleResource, Rule, StoreResource, enriched_asset
 from corpusmill.dagster.failures import verdict_on
-from corpusmill.dagster.metadata import escaped, quantile
+from corpusmill.dagster.metadata import escaped
 from corpusmill.dagster.quality import RULES, rules_of, tally
 from corpusmill.errors import AuthenticationError, ComeBackLaterError, EndpointDownError, UsageError
 from corpusmill.job import Job
 from corpusmill.prompts.translate import Translate
+from corpusmill.report import LATENCY_BOUNDS
 
 if TYPE_CHECKING:
     from tests.dagster.conftest import Runs
@@ -57,7 +58,7 @@ def test_an_asset_tells_its_schema_its_lineage_and_its_counts(job: dict[str, Any
     assert told["corpusmill/answers/live"] == 11
     assert told["corpusmill/answers/hit_share"] == 0.0
     assert told["corpusmill/cost_usd"] > 0
-    assert told["corpusmill/latency/median_seconds"] > 0
+    assert told["corpusmill/latency/median_seconds"] in LATENCY_BOUNDS
     assert told["corpusmill/rows_per_second"] > 0
     assert Path(told["corpusmill/report"]).is_file()
     assert "passed through" in told["corpusmill/lineage"]
@@ -65,6 +66,16 @@ def test_an_asset_tells_its_schema_its_lineage_and_its_counts(job: dict[str, Any
     assert {check.check_name for check in result.get_asset_check_evaluations() if check.passed} == {
         *("failed_rows", "truncated_rows", "blank_outputs", "untranslated_copies", "structure_kept", "schema")
     }
+
+
+def test_what_lies_in_an_object_store_is_told_by_its_url(
+    job: dict[str, Any], runs: Runs, bucket: str
+) -> None:
+    """The output and the page of its report, each as another tool would open it."""
+    job["sink"] = f"{bucket}/translated"
+    told = runs.told(runs.materialise(enriched_asset("translated", job)), "translated")
+    assert told["dagster/uri"] == job["sink"]
+    assert told["corpusmill/report"] == f"{job['sink']}/_corpusmill/report.html"
 
 
 def test_the_graph_holds_the_source_and_the_code_version_follows_the_prompt(job: dict[str, Any]) -> None:
@@ -307,12 +318,6 @@ def test_cells_are_cut_flattened_and_harmless() -> None:
     assert escaped("a\n\tb\x00 c") == "a b c"
     assert escaped("x" * 1_000).endswith("…")
     assert escaped("*_`|") == "&#42;&#95;&#96;&#124;"
-
-
-def test_a_quantile_is_the_bound_of_its_bin() -> None:
-    """Half of the answers came within the bound of the bin in which the median lies; none gives none."""
-    assert quantile([], 0.5) is None
-    assert quantile([0, 2, 0, 1], 0.5) == pytest.approx(0.001414)
 
 
 def test_a_quota_that_resets_soon_is_waited_for_and_one_that_resets_later_fails() -> None:

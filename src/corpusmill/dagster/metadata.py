@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from corpusmill.fingerprint import canonical, digest
+from corpusmill.page.numbers import quantile
 from corpusmill.report import LATENCY_BOUNDS
+from corpusmill.tables.reports import page_address, report_address
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,7 +53,7 @@ def materialisation_metadata(
         "corpusmill/model": job.endpoint.model,
         "corpusmill/endpoint": job.endpoint.identity,
         "corpusmill/lineage": dg.MetadataValue.md(lineage_table(origins)),
-        "corpusmill/report": dg.MetadataValue.path((sink.layout.sidecars / "report.html").path),
+        "corpusmill/report": dg.MetadataValue.path(page_address(report_address(job.sink))),
         "corpusmill/skipped_run": report.skipped_run,
     }
     if preview_rows > 0:
@@ -77,23 +79,10 @@ def numbers(report: RunReport) -> dict[str, int | float]:
         "corpusmill/possibly_paid_twice": report.possibly_paid_twice,
         "corpusmill/seconds": report.seconds,
         "corpusmill/rows_per_second": round(report.rows / report.seconds, 2) if report.seconds > 0 else None,
-        "corpusmill/latency/median_seconds": quantile(report.latency, 0.5),
-        "corpusmill/latency/p95_seconds": quantile(report.latency, 0.95),
+        "corpusmill/latency/median_seconds": quantile(report.latency, LATENCY_BOUNDS, 0.5),
+        "corpusmill/latency/p95_seconds": quantile(report.latency, LATENCY_BOUNDS, 0.95),
     }
     return {name: value for name, value in made.items() if value is not None and math.isfinite(value)}
-
-
-def quantile(counts: Sequence[int], share: float) -> float | None:
-    """Give the upper bound (seconds) of the bin of the latency histogram in which a quantile lies."""
-    total = sum(counts)
-    if not total:
-        return None
-    seen = 0
-    for bound, count in zip(LATENCY_BOUNDS, counts, strict=False):
-        seen += count
-        if seen >= share * total:
-            return bound
-    return LATENCY_BOUNDS[-1]
 
 
 def data_version(manifest: Manifest) -> dg.DataVersion:
