@@ -18,7 +18,7 @@ from corpusmill.endpoints.sagemaker import SageMakerTransform
 from corpusmill.engine.fitting import fit_of
 from corpusmill.engine.ladder import stored_answer
 from corpusmill.errors import SinkError
-from corpusmill.plan import make_plan
+from corpusmill.plan import plan_run
 from corpusmill.rows.fit import learn_fit
 from corpusmill.rows.render import Renderer, characters
 from corpusmill.rows.script import script_of_messages
@@ -26,7 +26,6 @@ from corpusmill.rows.seen import SeenKeys
 from corpusmill.rows.tokens import NOTHING, Counted, Interval, Sizes, below, estimate
 from corpusmill.store import open_store
 from corpusmill.store.urls import store_exists, store_path
-from corpusmill.tables import check_storable, open_sink, open_source
 from corpusmill.transform.estimate import estimate_transform
 
 if TYPE_CHECKING:
@@ -123,18 +122,10 @@ def plan_job(job: Job, *, prices: Prices | None = None) -> JobPlan:
     Without `prices` those of the job are taken, or else the list prices of its endpoint. Raises the `UsageError`
     kinds that a run would raise before its first request, but for a sink that is in the way, which is a note.
     """
-    source = open_source(job.source)
-    sink = open_sink(job.sink)
-    plan = make_plan(
-        schema=source.schema,
-        prompts=job.prompts,
-        endpoint=job.endpoint,
-        kept=sink.spec.columns,
-        telemetry=job.telemetry,
-        source=source,
-        sink=sink.spec,
+    kept_in = None if job.mode == "off" else job.store
+    source, sink, plan = plan_run(
+        job.source, job.sink, job.prompts, job.endpoint, telemetry=job.telemetry, store=kept_in
     )
-    check_storable(plan.schema)
     store = None
     if job.mode != "off" and store_exists(job.store):
         store = open_store(job.store, read_only=True)

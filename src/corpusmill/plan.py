@@ -22,6 +22,7 @@ from corpusmill.prompts.prompt import Rendered
 from corpusmill.prompts.template import NAMES, as_literal, check_closed, unnamed
 from corpusmill.rows.columns import new_fields
 from corpusmill.store.urls import sqlite_file
+from corpusmill.tables import check_storable, open_sink, open_source
 from corpusmill.tables.locate import would_find
 from corpusmill.tables.storage import place_of
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     from corpusmill.endpoints import Endpoint
     from corpusmill.prompts.prompt import Input, Prompt
-    from corpusmill.tables import Sink, SinkSpec, Source
+    from corpusmill.tables import Sink, SinkLike, SinkSpec, Source, SourceLike
 
 _SHOWN = 80
 """Characters of an argument that is none."""
@@ -89,6 +90,36 @@ def _shortened(given: object) -> str:
 
 def _kind(given: object) -> str:
     return f"the class {given.__name__}" if isinstance(given, type) else f"of the type {type(given).__name__}"
+
+
+def plan_run(
+    source: SourceLike,
+    sink: SinkLike,
+    prompts: Sequence[Prompt],
+    endpoint: Endpoint,
+    *,
+    telemetry: bool,
+    store: object,
+) -> tuple[Source, Sink, Plan]:
+    """Open source and sink, and give both with the plan of a run from one to the other.
+
+    `store` is one that is open or its URL; None for a run without one. Raises the `UsageError` kinds for all that can
+    be refused before anything is sent or written.
+    """
+    opened = open_source(source)
+    target = open_sink(sink)
+    plan = make_plan(
+        schema=opened.schema,
+        prompts=prompts,
+        endpoint=endpoint,
+        kept=target.spec.columns,
+        telemetry=telemetry,
+        source=opened,
+        sink=target.spec,
+    )
+    check_storable(plan.schema)
+    check_apart(opened, target, asked=source, store=store)
+    return opened, target, plan
 
 
 def make_plan(
@@ -247,11 +278,8 @@ def check_endpoint(prompt: Prompt, endpoint: Endpoint) -> None:
     endpoint.check(parameters, messages)
 
 
-def check_apart(source: Source, sink: Sink, *, asked: object, store: object = None) -> None:
-    """Raise `SinkError` when the output would be written over the source or the store, or to where the source is read.
-
-    `store` is one that is open or its URL; None for a run without one.
-    """
+def check_apart(source: Source, sink: Sink, *, asked: object, store: object) -> None:
+    """Raise `SinkError` when the output would be written over source or store, or to where the source is read."""
     sink.refuse_source(source.files)
     path = getattr(asked, "path", asked)
     if isinstance(path, str | Path) and would_find(place_of(path), sink.layout.target):

@@ -14,11 +14,11 @@ from corpusmill.endpoints.prices import prices_of
 from corpusmill.engine.outputs import FailureLog, OrderedOutput, PartsOutput
 from corpusmill.errors import UsageError
 from corpusmill.killpoints import reach
-from corpusmill.plan import check_apart, check_arguments, make_plan
+from corpusmill.plan import check_arguments, make_plan, plan_run
 from corpusmill.policy import DEFAULT_STORE, Budget, FailurePolicy, Limits, RetryPolicy
 from corpusmill.prompts.columns import find_column
 from corpusmill.running import Conduct, Running, opened_store, price_of
-from corpusmill.tables import check_storable, open_sink, open_source
+from corpusmill.tables import open_source
 from corpusmill.tables.streams import like_first
 from corpusmill.transform.beside import held_beside
 from corpusmill.transform.running import Filling, check_streamable, filled_by_jobs
@@ -85,19 +85,9 @@ def enrich(
         progress=progress,
         on_start=on_start,
     )
-    opened = open_source(source)
-    target = open_sink(sink)
-    plan = make_plan(
-        schema=opened.schema,
-        prompts=prompts,
-        endpoint=endpoint,
-        kept=target.spec.columns,
-        telemetry=telemetry,
-        source=opened,
-        sink=target.spec,
+    opened, target, plan = plan_run(
+        source, sink, prompts, endpoint, telemetry=telemetry, store=None if mode == "off" else store
     )
-    check_storable(plan.schema)
-    check_apart(opened, target, asked=source, store=None if mode == "off" else store)
 
     def is_done() -> bool:
         decision = target.decide(plan.run_key, plan.job_key, overwrite=overwrite)

@@ -16,10 +16,9 @@ from corpusmill.endpoints.prices import prices_of
 from corpusmill.engine.outputs import FailureLog, PartsOutput
 from corpusmill.errors import CountsError, ShardChangedError, SinkError, UsageError
 from corpusmill.killpoints import reach
-from corpusmill.plan import check_apart, make_plan
+from corpusmill.plan import plan_run
 from corpusmill.report import RunReport, merged, report_of
 from corpusmill.running import Conduct, Running, opened_store
-from corpusmill.tables import Chunk, check_storable, open_sink, open_source
 from corpusmill.tables.shards import (
     ShardWriting,
     Staged,
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     from corpusmill.engine.engine import Engine, Progress
     from corpusmill.job import Job
     from corpusmill.plan import Plan
-    from corpusmill.tables import Sink, Source
+    from corpusmill.tables import Chunk, Sink, Source
 
 DEFAULT_SHARDS = 8
 
@@ -247,20 +246,8 @@ def commit_shards(job: Job, shards: Sequence[Shard], *, overwrite: bool = False)
 
 def _prepared(job: Job) -> tuple[Source, Sink, Plan]:
     check_shardable(job.endpoint)
-    opened = open_source(job.source)
-    target = open_sink(job.sink)
-    plan = make_plan(
-        schema=opened.schema,
-        prompts=job.prompts,
-        endpoint=job.endpoint,
-        kept=target.spec.columns,
-        telemetry=job.telemetry,
-        source=opened,
-        sink=target.spec,
-    )
-    check_storable(plan.schema)
-    check_apart(opened, target, asked=job.source, store=None if job.mode == "off" else job.store)
-    return opened, target, plan
+    store = None if job.mode == "off" else job.store
+    return plan_run(job.source, job.sink, job.prompts, job.endpoint, telemetry=job.telemetry, store=store)
 
 
 def _conduct(

@@ -14,6 +14,7 @@ from corpusmill import FailurePolicy, enrich
 from corpusmill.cli import main
 from corpusmill.cli.plan import told
 from corpusmill.endpoints.prices import Prices, known_prices
+from corpusmill.errors import SinkError
 from corpusmill.estimate import JobPlan, plan_job, seconds_at_limits
 from corpusmill.job import Job, job_of
 from corpusmill.rows.seen import SeenKeys
@@ -299,6 +300,13 @@ def test_a_sink_that_is_in_the_way_is_said_and_no_error(tmp_path: Path) -> None:
     plan = plan_job(job(tmp_path, list(TEXTS)))
     assert plan.sink == "refuse"
     assert any("letter.txt" in note for note in plan.notes)
+
+
+def test_a_job_that_no_free_place_would_mend_has_no_plan(tmp_path: Path) -> None:
+    """A sink within its source, or around its store, is refused as a run refuses it."""
+    for changes in ({"source": str(tmp_path)}, {"store": f"sqlite:///{tmp_path / 'out' / 'store.db'}"}):
+        with pytest.raises(SinkError, match=r"lies inside the source|holds the store"):
+            plan_job(job(tmp_path, list(TEXTS), **changes))
 
 
 def test_seen_keys_tells_new_keys_from_old_ones() -> None:

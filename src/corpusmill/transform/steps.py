@@ -9,9 +9,8 @@ import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from corpusmill.plan import check_apart, make_plan, throwaway_key
+from corpusmill.plan import plan_run, throwaway_key
 from corpusmill.store import open_store
-from corpusmill.tables import check_storable, open_sink, open_source
 from corpusmill.transform.aws import Aws, Patience
 from corpusmill.transform.collecting import Collected, Collector
 from corpusmill.transform.filling import TERMINAL, Filler, settlement
@@ -82,19 +81,9 @@ def submit(job: Steps, endpoint: SageMakerTransform, *, overwrite: bool = False)
     What the run that writes them would refuse is refused before anything is paid for: `overwrite` is as in `enrich`.
     Nothing is sent where the sink holds the output already.
     """
-    source = open_source(job.source)
-    sink = open_sink(job.sink)
-    plan = make_plan(
-        schema=source.schema,
-        prompts=job.prompts,
-        endpoint=endpoint,
-        kept=sink.spec.columns,
-        telemetry=job.telemetry,
-        source=source,
-        sink=sink.spec,
+    source, sink, plan = plan_run(
+        job.source, job.sink, job.prompts, endpoint, telemetry=job.telemetry, store=job.store
     )
-    check_storable(plan.schema)
-    check_apart(source, sink, asked=job.source, store=job.store)
     if sink.decide(plan.run_key, plan.job_key, overwrite=overwrite) == "skip":
         return []
     forget_stopped(endpoint)
