@@ -4,9 +4,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from pyarrow import fs as pafs
 from pyarrow import parquet as pq
 
-from corpusmill.errors import SinkError, SourceChangedError, SourceError
+from corpusmill.errors import CorpusmillError, SinkError, SourceChangedError, SourceError, UsageError
 from corpusmill.tables import SinkSpec, SourceSpec, open_sink, open_source, read
 from corpusmill.tables.storage import place_of
 
@@ -123,3 +124,26 @@ def test_credentials_never_show(bucket: str, monkeypatch: pytest.MonkeyPatch, tm
         sink.lock().__enter__()
     shown = f"{sink!r} {sink.layout!r} {refused.value!r} {place_of(bucket)!r}"
     assert "sesame" not in shown
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        ("Bucket 'nowhere' not found", UsageError),
+        ("When resolving region for bucket 'nowhere': AWS Error NETWORK_CONNECTION", CorpusmillError),
+    ],
+)
+def test_a_bucket_whose_region_cannot_be_told_is_named(
+    monkeypatch: pytest.MonkeyPatch, said: str, kind: type[CorpusmillError]
+) -> None:
+    """It is one line and no traceback; that there is no such bucket is the job's fault, a network's silence is not."""
+
+    def refuse(_bucket: str) -> str:
+        raise OSError(said)
+
+    for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(pafs, "resolve_s3_region", refuse)
+    with pytest.raises(CorpusmillError, match=f"'nowhere' cannot be told: {said}; set AWS_REGION") as refused:
+        place_of("s3://nowhere/a.parquet")
+    assert type(refused.value) is kind

@@ -18,7 +18,7 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as pa
 from pyarrow import fs as pafs
 
-from corpusmill.errors import UsageError
+from corpusmill.errors import CorpusmillError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -179,7 +179,14 @@ def _s3(bucket: str) -> pafs.S3FileSystem:
             region=region or "us-east-1",
             force_virtual_addressing=False,
         )
-    return pafs.S3FileSystem(region=region or pafs.resolve_s3_region(bucket))
+    try:
+        return pafs.S3FileSystem(region=region or pafs.resolve_s3_region(bucket))
+    except OSError as error:
+        # A network that is away for a moment is worth another try of a task, a bucket that is not there is not.
+        kind = UsageError if "not found" in str(error) else CorpusmillError
+        raise kind(
+            f"the region of the bucket {bucket!r} cannot be told: {_reason(error)}; set AWS_REGION, or mend the name"
+        ) from error
 
 
 def link_or_copy(source: Place, target: Place) -> None:
