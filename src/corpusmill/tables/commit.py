@@ -118,7 +118,7 @@ def commit_copied(layout: Layout, staged: Staged) -> None:
         if info.base_name not in {manifests.SIDECARS, *staged.files}:
             _clear(target / info.base_name)
     reach("sink.old-removed")
-    _clear(layout.sidecars / "staging")
+    _clear(layout.inside)
 
 
 def commit_file(layout: Layout, staged: Staged) -> None:
@@ -159,12 +159,9 @@ def recover(layout: Layout) -> None:
     elif layout.kind == "file":
         _recover_file(layout)
     else:
-        (layout.sidecars / "staging").delete()
-        current = manifests.load(layout.manifest)
-        named = {part.name for part in current.parts} if current is not None else set()
-        for info in layout.target.children():
-            if PART_NAME.fullmatch(info.base_name) and info.base_name not in named:
-                (layout.target / info.base_name).delete()
+        layout.inside.delete()
+        for stray in _strays(layout):
+            stray.delete()
 
 
 def has_leftovers(layout: Layout) -> bool:
@@ -175,10 +172,15 @@ def has_leftovers(layout: Layout) -> bool:
         return (layout.sidecars / _NEXT).is_directory()
     if layout.renames:
         return False
+    return bool(_strays(layout)) or layout.inside.is_directory()
+
+
+def _strays(layout: Layout) -> list[Place]:
+    """The parts in a folder that its manifest does not name."""
     current = manifests.load(layout.manifest)
     named = {part.name for part in current.parts} if current is not None else set()
-    parts = {info.base_name for info in layout.target.children() if PART_NAME.fullmatch(info.base_name)}
-    return bool(parts - named) or (layout.sidecars / "staging").is_directory()
+    names = (info.base_name for info in layout.target.children())
+    return [layout.target / name for name in names if PART_NAME.fullmatch(name) and name not in named]
 
 
 def _hidden(layout: Layout) -> list[tuple[str, bool]]:
@@ -213,7 +215,7 @@ def _recover_file(layout: Layout) -> None:
         _promote(layout)
     else:
         (layout.sidecars / _NEXT).delete()
-    (layout.sidecars / "staging").delete()
+    layout.inside.delete()
     if layout.beside:
         for token, _ in _hidden(layout):
             layout.staging(token).delete()

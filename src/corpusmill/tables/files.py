@@ -16,7 +16,8 @@ from pyarrow import ipc
 from pyarrow import parquet as pq
 
 from corpusmill.errors import SourceError
-from corpusmill.tables.locate import IPC, PARQUET
+from corpusmill.tables.layout import PARQUET
+from corpusmill.tables.locate import IPC
 from corpusmill.tables.storage import failures_as
 
 if TYPE_CHECKING:

@@ -2,11 +2,9 @@
 
 - A local folder is staged in a hidden folder beside it and takes its place by one rename.
 - A folder in an object store, or a local one that cannot be renamed (a mount), is staged in
-  `_corpusmill/staging/<token>/`; its parts are copied (moved), and the manifest, written last, makes them
-  count.
-- One file is staged in a hidden folder beside it, or in `_<file>.corpusmill/staging/<token>/`, and takes its
-  place
-  by one rename or put.
+  `_corpusmill/staging/<token>/`; its parts are copied (moved), and the manifest, written last, makes them count.
+- One file is staged in a hidden folder beside it, or in `_<file>.corpusmill/staging/<token>/`, and takes its place by
+  one rename or put.
 """
 
 from __future__ import annotations
@@ -32,10 +30,11 @@ REPORT_KINDS: tuple[ReportKind, ...] = ("html", "json")
 """The forms of a report, that which others go by last, so that it is written last."""
 FAILED_REPORT = ".failed.report.json"
 """How the name of a report ends whose run committed nothing: it may lie among tables, and is none."""
+PARQUET = (".parquet", ".pq", ".parq")
+"""How the name of a Parquet file ends."""
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 TOKEN = re.compile(r"[0-9a-f]{12}")
 PART_NAME = re.compile(r"part-\d{6,}-[0-9a-f]{12}\.parquet")
-_FILE_ENDINGS = (".parquet", ".pq", ".parq")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,11 +71,14 @@ class Layout:
         """What the names of our hidden neighbours begin with."""
         return f".{self.target.name}.corpusmill"
 
+    @property
+    def inside(self) -> Place:
+        """The folder within the sidecars in which attempts stage that do not stage beside the dataset."""
+        return self.sidecars / "staging"
+
     def staging(self, token: str) -> Place:
         """The folder in which one attempt stages what it writes."""
-        if self.beside:
-            return self.target.beside(f"{self.hidden}-{token}")
-        return self.sidecars / "staging" / token
+        return self.target.beside(f"{self.hidden}-{token}") if self.beside else self.inside / token
 
     def aside(self, token: str) -> Place:
         """Where the old dataset waits while the new one takes its place."""
@@ -98,7 +100,7 @@ def layout_of(path: str | Path, partition: Mapping[str, str | None] | None) -> L
     if place.local:
         # A rename must replace what a link points to, not the link.
         place = replace(place, path=os.path.realpath(place.path))
-    single = place.path.lower().endswith(_FILE_ENDINGS) and not place.is_directory()
+    single = place.path.lower().endswith(PARQUET) and not place.is_directory()
     if partition:
         if single:
             raise SinkError(f"{place.shown} is one file and cannot be partitioned; name a folder")

@@ -20,7 +20,7 @@ from pyarrow import fs as pafs
 
 from corpusmill.errors import SourceChangedError, SourceError, UsageError
 from corpusmill.tables import manifest
-from corpusmill.tables.layout import FAILED_REPORT
+from corpusmill.tables.layout import FAILED_REPORT, HIVE_NULL, PARQUET
 from corpusmill.tables.storage import Place, failures_as
 
 Keys = tuple[tuple[str, str | None], ...]
@@ -29,12 +29,10 @@ _Found = tuple[Place, Keys]
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-PARQUET = (".parquet", ".pq", ".parq")
 IPC = (".arrow", ".feather", ".ipc", ".arrows")
 _OTHER_TABLES = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".orc", ".avro", ".csv.gz", ".jsonl.gz")
 _WILD = re.compile(r"[*?\[]")
 _KEY = re.compile(r"([^=/]+)=(.*)", re.DOTALL)
-_HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 _LOOKS_AT_ONCE = 8
 
 
@@ -265,7 +263,7 @@ def hive_keys(folders: Iterable[str]) -> Keys:
         match = _KEY.fullmatch(folder)
         if match:
             # Escaped, the word for null is a word.
-            keys.append((unquote(match[1]), None if match[2] == _HIVE_NULL else unquote(match[2])))
+            keys.append((unquote(match[1]), None if match[2] == HIVE_NULL else unquote(match[2])))
     return tuple(keys)
 
 
