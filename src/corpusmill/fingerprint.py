@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from corpusmill.exchange import CEILINGS
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from corpusmill.exchange import ChatRequest, Message
 
-LEFT_OUT = frozenset({"stream", "stream_options", "max_tokens", "max_completion_tokens"})
+LEFT_OUT = frozenset({"stream", "stream_options", *CEILINGS})
 
 ORDERED = frozenset({"json_schema", "tools", "chat_template_kwargs"})
 """Inside these the order of keys reaches the model and changes its answers, so it is content."""

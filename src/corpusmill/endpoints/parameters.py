@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from corpusmill.errors import PromptError
+from corpusmill.exchange import CEILINGS
 
 if TYPE_CHECKING:
     from corpusmill.endpoints.capabilities import Capabilities
@@ -222,7 +223,7 @@ def _check_capabilities(parameters: Mapping[str, Any], capabilities: Capabilitie
         kind == "json_schema" and not capabilities.json_schema
     ):
         raise PromptError(f"response_format is of type {kind}; this endpoint cannot do that: leave it out")
-    for name in ("max_tokens", "max_completion_tokens"):
+    for name in CEILINGS:
         ceiling, context = parameters.get(name), capabilities.context_tokens
         if isinstance(ceiling, int) and context is not None and ceiling > context:
             raise PromptError(f"{name} is {ceiling}; the context of this endpoint holds {context} tokens")
