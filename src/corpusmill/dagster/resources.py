@@ -7,14 +7,18 @@ web interface.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 from pydantic import Field
 
+from corpusmill.errors import UsageError
+from corpusmill.policy import Limits, Mode
+
 if TYPE_CHECKING:
     from corpusmill.endpoints import Endpoint
-    from corpusmill.policy import Limits
+
+_USUAL = Limits()
 
 
 class EndpointResource(dg.ConfigurableResource[Any], ABC):
@@ -36,8 +40,6 @@ class EndpointResource(dg.ConfigurableResource[Any], ABC):
         """Give the endpoint for a model; raise `UsageError` when neither the asset nor the resource names one."""
 
     def _model(self, model: str | None) -> str:
-        from corpusmill.errors import UsageError
-
         chosen = model or self.model
         if chosen is None:
             raise UsageError(
@@ -95,27 +97,25 @@ class StoreResource(dg.ConfigurableResource[Any]):
     """Where answers are kept: one store for all assets, so that none asks what another has paid for."""
 
     url: str = Field(repr=False, description="such as sqlite:////var/lib/corpusmill/store.db")
-    mode: Literal["read-write", "read-only", "replay", "refresh", "off"] = Field(
-        default="read-write", description="how the store is used"
-    )
+    mode: Mode = Field(default="read-write", description="how the store is used")
 
 
 class LimitsResource(dg.ConfigurableResource[Any]):
     """How fast the endpoint may be asked by each run."""
 
-    concurrency: int = Field(default=64, description="the most requests that are sent and not yet kept")
+    concurrency: int = Field(
+        default=_USUAL.concurrency, description="the most requests that are sent and not yet kept"
+    )
     requests_per_minute: float | None = None
     tokens_per_minute: float | None = None
     patience: float = Field(
-        default=600.0, description="seconds that the endpoint may be down before a run ends"
+        default=_USUAL.patience, description="seconds that the endpoint may be down before a run ends"
     )
-    connect_timeout: float = Field(default=10.0, description="seconds")
-    read_timeout: float = Field(default=600.0, description="seconds")
+    connect_timeout: float = Field(default=_USUAL.connect_timeout, description="seconds")
+    read_timeout: float = Field(default=_USUAL.read_timeout, description="seconds")
 
     def limits(self) -> Limits:
         """Give the limits; raise `UsageError` for values that could not mean anything."""
-        from corpusmill.policy import Limits
-
         return Limits(
             concurrency=self.concurrency,
             requests_per_minute=self.requests_per_minute,
