@@ -42,14 +42,11 @@ class Blueprint:
         names = (self.endpoint_resource, self.store_resource, self.limits_resource)
         return {name for name in names if name is not None}
 
-    def written(self, keys: Keys, *, environment: Mapping[str, str] | None = None) -> Job:
-        """Give the job of a partition as it is written, before resources; raise `UsageError` kinds."""
-        job = self._read(keys, {**(os.environ if environment is None else environment), **variables(keys)})
-        return narrowed(job, self.dimensions, keys) if keys else job
-
     def job_for(self, keys: Keys, resources: object) -> Job:
-        """Give the job that a run carries out."""
-        job = self.written(keys)
+        """Give the job that a run carries out; raise `UsageError` where there is none."""
+        job = self._read(keys, {**os.environ, **variables(keys)})
+        if keys:
+            job = narrowed(job, self.dimensions, keys)
         if self.endpoint_resource is not None:
             job = replace(job, endpoint=self.endpoint_for(keys, resources))
         if self.store_resource is not None:
@@ -72,9 +69,7 @@ class Blueprint:
         Raises:
             UsageError: the job is wrong whatever the environment holds.
         """
-        keys: Keys | None = {}
-        if self.dimensions:
-            keys = first_keys(self.dimensions)
+        keys = first_keys(self.dimensions)
         if keys is None:
             return None
         environment = Lenient({**os.environ, **variables(keys)})

@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field, PlainSerializer, WrapValidator
 from corpusmill.dagster.assets import enriched_asset
 from corpusmill.dagster.blueprint import stand_in
 from corpusmill.dagster.partitions import Dimension
-from corpusmill.dagster.quality import Rule
+from corpusmill.dagster.quality import RULES, Rule
 from corpusmill.dagster.transform import transform_assets
 from corpusmill.dagster.yaml_form import refuse_wrong_form
 from corpusmill.dagster.yaml_versions import refuse_differences
@@ -318,8 +318,6 @@ def dimension_of(name: str, model: DimensionModel) -> Dimension:
 
 
 def _rule(name: str, value: Any) -> Rule | bool:
-    from corpusmill.dagster.quality import RULES
-
     if isinstance(value, bool):
         return value
     model = RuleModel.model_validate(value)

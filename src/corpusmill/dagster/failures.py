@@ -16,7 +16,11 @@ from corpusmill.errors import (
     EndpointError,
     JobStoppedError,
     ModelUnavailableError,
+    PromptError,
     RunEndedError,
+    SinkError,
+    SourceChangedError,
+    SourceError,
     StoreMissError,
     TooManyFailuresError,
     UsageError,
@@ -122,8 +126,6 @@ def page_of(error: CorpusmillError) -> str | None:
 
 def is_of_one_partition(error: CorpusmillError) -> bool:
     """Whether an error says something of a partition's own rows only, so that other partitions may go on."""
-    from corpusmill.errors import PromptError, SinkError, SourceChangedError, SourceError
-
     return isinstance(
         error, TooManyFailuresError | SourceError | SourceChangedError | SinkError | PromptError
     )

@@ -53,13 +53,14 @@ class ArrowParquetIOManager(dg.ConfigurableIOManager):
         else:
             outputs = [(partitions[0] if partitions else None, obj)]
         for key, value in outputs:
-            place = self._place(context.asset_key, key)
-            schema, rows, size = write_whole(place, value, compression=self.compression)
+            schema, rows, size = write_whole(
+                self._place(context.asset_key, key), value, compression=self.compression
+            )
             if len(outputs) > 1:
                 continue
             context.add_output_metadata(
                 {
-                    "dagster/uri": place.path if place.local else place.shown,
+                    "dagster/uri": self.path_of(context.asset_key, key),
                     "dagster/partition_row_count" if partitions else "dagster/row_count": rows,
                     "dagster/column_schema": dg.TableSchema(
                         columns=[dg.TableColumn(name=field.name, type=str(field.type)) for field in schema]

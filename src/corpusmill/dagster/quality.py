@@ -23,10 +23,6 @@ if TYPE_CHECKING:
     from corpusmill.job import Job
     from corpusmill.prompts.prompt import Prompt
 
-CheckName = Literal[
-    "failed_rows", "truncated_rows", "blank_outputs", "untranslated_copies", "structure_kept", "schema"
-]
-
 DESCRIPTIONS: Mapping[str, str] = {
     "failed_rows": "Few rows that were asked have failed or got an answer that is no valid one.",
     "truncated_rows": "Few answers were cut at their ceiling.",
