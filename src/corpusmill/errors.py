@@ -54,6 +54,10 @@ class SourceError(UsageError):
     """The source cannot be read as asked: missing, unreadable, of an unsupported type."""
 
 
+class SourceUnreachableError(SourceError):
+    """The source could not be read this time: a network, an object store, a disk. Another time it may be."""
+
+
 class SourceChangedError(CorpusmillError):
     """A file of the source changed while the run was reading it, or since its shard was planned."""
 

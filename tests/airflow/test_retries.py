@@ -21,6 +21,7 @@ from corpusmill.errors import (
     ShardChangedError,
     SinkError,
     SourceChangedError,
+    SourceUnreachableError,
     StoreError,
     TooManyFailuresError,
 )
@@ -53,6 +54,7 @@ def test_what_cannot_work_is_not_tried_again(hopeless: Exception) -> None:
         TooManyFailuresError("x"),
         SinkError("held"),
         SourceChangedError("x"),
+        SourceUnreachableError("x"),
         StoreError("x"),
         OSError("x"),
     ],

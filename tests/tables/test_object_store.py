@@ -7,7 +7,14 @@ import pytest
 from pyarrow import fs as pafs
 from pyarrow import parquet as pq
 
-from corpusmill.errors import CorpusmillError, SinkError, SourceChangedError, SourceError, UsageError
+from corpusmill.errors import (
+    CorpusmillError,
+    SinkError,
+    SourceChangedError,
+    SourceError,
+    SourceUnreachableError,
+    UsageError,
+)
 from corpusmill.tables import SinkSpec, SourceSpec, open_sink, open_source, read
 from corpusmill.tables.storage import place_of
 
@@ -124,6 +131,19 @@ def test_credentials_never_show(bucket: str, monkeypatch: pytest.MonkeyPatch, tm
         sink.lock().__enter__()
     shown = f"{sink!r} {sink.layout!r} {refused.value!r} {place_of(bucket)!r}"
     assert "sesame" not in shown
+
+
+def test_an_object_store_that_is_away_is_not_the_jobs_fault(
+    bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task is worth another try when nobody listens; when there is no such bucket or file it is not."""
+    for missing in (f"{bucket}/other.parquet", f"{bucket}-gone/in.parquet"):
+        with pytest.raises(SourceError) as refused:
+            open_source(missing)
+        assert type(refused.value) is SourceError
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:1")
+    with pytest.raises(SourceUnreachableError, match=r"cannot read s3://.*/in.parquet"):
+        open_source(f"{bucket}/in.parquet")
 
 
 @pytest.mark.parametrize(

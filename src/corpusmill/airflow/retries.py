@@ -19,6 +19,7 @@ from corpusmill.errors import (
     MissingExtraError,
     ShardChangedError,
     SinkError,
+    SourceUnreachableError,
     StoreMissError,
     UsageError,
 )
@@ -36,7 +37,7 @@ class EnrichRetryPolicy(RetryPolicy):
 
     A used-up quota waits until it resets, or `quota_wait` where the endpoint did not say when. A wrong key, an unknown
     model, a budget that is used up and a job that cannot work end the task. A sink that another run holds,
-    a store that cannot be reached, and anything that is not ours is tried again as the task itself says.
+    a source or a store that cannot be reached, and anything that is not ours is tried again as the task itself says.
     """
 
     def __init__(self, *, quota_wait: timedelta = _QUOTA_WAIT) -> None:
@@ -74,8 +75,10 @@ def decision(
         return RetryDecision.retry(delay=wait, reason="a quota is used up; it resets then")
     if isinstance(exception, ShardChangedError):
         return RetryDecision.fail(reason="the source changed since the shards were planned: clear the plan")
-    if isinstance(exception, SinkError):
-        return RetryDecision.default()  # another attempt may hold the sink, and let go of it
+    if isinstance(exception, SinkError | SourceUnreachableError):
+        return (
+            RetryDecision.default()
+        )  # another attempt may hold the sink, and let go of it; a network comes back
     if isinstance(exception, _HOPELESS):
         return RetryDecision.fail(
             reason=f"{type(exception).__name__}: trying again would fail in the same way"

@@ -18,7 +18,7 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as pa
 from pyarrow import fs as pafs
 
-from corpusmill.errors import CorpusmillError, UsageError
+from corpusmill.errors import CorpusmillError, SourceError, SourceUnreachableError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -164,6 +164,8 @@ def place_of(path: str | Path) -> Place:
         )
     if not bucket:
         raise UsageError(f"{text} names no bucket")
+    if {"", ".", ".."} & {*rest.rstrip("/").split("/")}:
+        raise UsageError(f"{text} holds '//', '.' or '..' between its slashes, which an object's name cannot")
     filesystem = _s3(bucket) if scheme == "s3" else pafs.GcsFileSystem()
     return Place(filesystem=filesystem, path=rest.rstrip("/"), shown=text.rstrip("/"), local=False)
 
@@ -225,7 +227,10 @@ def failures_as(kind: type[UsageError], what: str, place: Place) -> Iterator[Non
     try:
         yield
     except (OSError, pa.ArrowException) as error:
-        reason = _no_bucket(place, error) or f"{_reason(error)}{_room(place, error)}"
+        missing = _no_bucket(place, error)
+        if kind is SourceError and isinstance(error, OSError) and not missing:
+            kind = SourceUnreachableError
+        reason = missing or f"{_reason(error)}{_room(place, error)}"
         raise kind(f"{what} {place.shown}: {reason}") from error
 
 
