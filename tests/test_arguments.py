@@ -7,8 +7,18 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from corpusmill import Ask, CorpusmillError, Limits, OpenAICompatible, enrich, enrich_batches
+from corpusmill import (
+    Ask,
+    CorpusmillError,
+    FailurePolicy,
+    Limits,
+    OpenAICompatible,
+    RetryPolicy,
+    enrich,
+    enrich_batches,
+)
 from corpusmill.errors import UsageError
+from corpusmill.running import Conduct
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,3 +66,18 @@ def test_an_endpoint_that_is_none_is_not_shown(tmp_path: Path) -> None:
     with pytest.raises(CorpusmillError) as caught:
         enrich(TABLE, tmp_path / "out", ASK, endpoint=given)
     assert "secret-of-mine" not in str(caught.value)
+
+
+def test_how_a_run_behaves_shows_no_password() -> None:
+    """The URL of a store may hold one, and objects are shown in tracebacks."""
+    conduct = Conduct(
+        store="postgresql://me:hush@host/db",
+        mode="read-write",
+        refresh=None,
+        limits=Limits(),
+        retry=RetryPolicy(),
+        failures=FailurePolicy(),
+        budget=None,
+        prices=None,
+    )
+    assert "hush" not in repr(conduct)

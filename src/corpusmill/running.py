@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 import psutil
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 class Conduct:
     """How a run behaves: everything that is not content."""
 
-    store: str | Store
+    store: str | Store = field(repr=False)  # a URL may hold a password
     mode: str
     refresh: Sequence[Status] | None
     limits: Limits

@@ -265,6 +265,14 @@ def test_a_url_of_another_kind_is_refused(url: str, error: type[Exception]) -> N
     assert "hush" not in str(caught.value)
 
 
+@pytest.mark.parametrize("url", ["postgresql://me:hush@[host/db", "postgresql://me:hush\u2100@host/db"])
+def test_a_url_that_cannot_be_read_is_not_shown(url: str) -> None:
+    """Nothing tells where its password ends."""
+    with pytest.raises(UsageError, match="percent signs") as caught:
+        open_store(url)
+    assert "hush" not in f"{caught.value}{caught.value.__cause__}"
+
+
 def test_three_slashes_are_relative_and_four_absolute(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -507,7 +507,11 @@ def test_a_path_may_be_text_or_a_file_url(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize(
-    "path", ["", "file://a.parquet", "file://data/a.parquet", "a\0.parquet", "x" * 5_000]
+    "path",
+    [
+        *("", "file://a.parquet", "file://data/a.parquet", "a\0.parquet", "x" * 5_000),
+        *("s3://b//a", "s3://b/./a", "s3://b/a/../c"),
+    ],
 )
 def test_a_path_that_names_nothing_is_refused(
     tmp_path: Path, path: str, monkeypatch: pytest.MonkeyPatch

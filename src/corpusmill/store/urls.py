@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from corpusmill.endpoints.endpoint import shown_url
 from corpusmill.errors import UsageError
@@ -37,26 +37,26 @@ def open_store(url: str, *, read_only: bool = False) -> SQLiteStore | PostgresSt
 
     Raises `UsageError` for any other URL, `StoreError` when the store cannot be used.
     """
-    if urlsplit(url).scheme in POSTGRES:
+    if _parts(url).scheme in POSTGRES:
         return PostgresStore(url, read_only=read_only)
     return SQLiteStore(store_path(url), read_only=read_only)
 
 
 def store_exists(url: str) -> bool:
     """Tell whether there is a store at a URL; nothing is made. Raises what `open_store` raises."""
-    if urlsplit(url).scheme in POSTGRES:
+    if _parts(url).scheme in POSTGRES:
         return postgres_exists(url)
     return store_path(url).exists()
 
 
 def sqlite_file(url: str) -> Path | None:
     """Give the file of the store at a URL; None for one that is no file. Raises what `open_store` raises."""
-    return None if urlsplit(url).scheme in POSTGRES else store_path(url)
+    return None if _parts(url).scheme in POSTGRES else store_path(url)
 
 
 def store_path(url: str) -> Path:
     """Give the file of the store at a URL. Raises `UsageError` for a URL of no store."""
-    parts = urlsplit(url)
+    parts = _parts(url)
     extras = parts.netloc or parts.query or parts.fragment
     if parts.path == "/:memory:":
         raise UsageError("a store in memory would lose what was paid for; for none at all use the mode off")
@@ -66,3 +66,13 @@ def store_path(url: str) -> Path:
             "postgresql://host/database"
         )
     return Path(unquote(parts.path[1:]))
+
+
+def _parts(url: str) -> SplitResult:
+    try:
+        return urlsplit(url)
+    except ValueError:
+        # What is wrong with it may be its password.
+        raise UsageError(
+            "store is no URL that can be read; write special characters of user and password with percent signs"
+        ) from None
