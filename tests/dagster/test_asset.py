@@ -22,7 +22,14 @@ from corpusmill.dagster import Dimension, OpenAICompatibleResource, Rule, StoreR
 from corpusmill.dagster.failures import verdict_on
 from corpusmill.dagster.metadata import escaped
 from corpusmill.dagster.quality import RULES, rules_of, tally
-from corpusmill.errors import AuthenticationError, ComeBackLaterError, EndpointDownError, UsageError
+from corpusmill.errors import (
+    AuthenticationError,
+    ComeBackLaterError,
+    EndpointDownError,
+    SourceError,
+    SourceUnreachableError,
+    UsageError,
+)
 from corpusmill.job import Job
 from corpusmill.prompts.translate import Translate
 from corpusmill.report import LATENCY_BOUNDS
@@ -332,6 +339,8 @@ def test_a_quota_that_resets_soon_is_waited_for_and_one_that_resets_later_fails(
     assert verdict_on(ComeBackLaterError("used up"), now=now, waits=0).resets_at is None
     assert not verdict_on(AuthenticationError("no"), now=now, waits=0).again
     assert verdict_on(EndpointDownError("down"), now=now, waits=0).again
+    assert verdict_on(SourceUnreachableError("no network"), now=now, waits=0).again
+    assert not verdict_on(SourceError("no such file"), now=now, waits=0).again
 
 
 def test_lineage_knows_columns_that_are_not_kept_and_names_with_dots(

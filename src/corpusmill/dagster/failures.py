@@ -21,6 +21,7 @@ from corpusmill.errors import (
     SinkError,
     SourceChangedError,
     SourceError,
+    SourceUnreachableError,
     StoreMissError,
     TooManyFailuresError,
     UsageError,
@@ -106,7 +107,7 @@ def verdict_on(  # noqa: C901, PLR0912 - a table of cases
         case JobStoppedError():
             # Somebody has stopped its transform job, and would not thank us for another one.
             return Verdict(advice="What was answered is kept.", metadata=metadata)
-        case TooManyFailuresError():
+        case TooManyFailuresError() | SourceUnreachableError():
             return Verdict(again=True, metadata=metadata)
         case UsageError() | StoreMissError():
             return Verdict(metadata=metadata)
