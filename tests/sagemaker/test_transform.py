@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +53,17 @@ def texts(rows: int) -> list[str]:
 def answer_to(text: str) -> str:
     """What the model says to a row."""
     return expected_answer([{"role": "user", "content": TEMPLATE.replace("{text}", text)}])
+
+
+def leaving() -> Callable[[object], None]:
+    """Something that looks on, and ends the run at the sixth look, when its job is at work."""
+    looks = itertools.count(1)
+
+    def leave(_progress: object) -> None:
+        if next(looks) > 5:
+            raise InterruptedRunError("this machine is gone")
+
+    return leave
 
 
 class Job:
@@ -426,16 +438,8 @@ def test_a_used_up_quota_says_to_come_back(
 def test_another_machine_takes_a_running_job_up(job: Job) -> None:
     """With a store of its own: it finds the job in S3, and starts none."""
     job.fake.pace.set(1)
-    calls = 0
-
-    def leave(_progress: object) -> None:
-        nonlocal calls
-        calls += 1
-        if calls > 5:
-            raise InterruptedRunError("this machine is gone")
-
     with pytest.raises(InterruptedRunError):
-        job.run(store="first", options={"progress": leave})
+        job.run(store="first", options={"progress": leaving()})
     assert len(job.fake.jobs.jobs) == 1
     job.fake.pace.set(None)
     job.run(store="second")
@@ -447,20 +451,11 @@ def test_another_machine_takes_a_running_job_up(job: Job) -> None:
 def test_a_job_with_other_rows_is_not_waited_for(job: Job) -> None:
     """Under the same prefix two runs go on side by side, and a row that both have is in one job only."""
     job.fake.pace.set(0)
-    calls = 0
-
-    def leave(_progress: object) -> None:
-        nonlocal calls
-        calls += 1
-        if calls > 5:
-            raise InterruptedRunError("away")
-
     with pytest.raises(InterruptedRunError):
-        job.run(options={"progress": leave})
+        job.run(options={"progress": leaving()})
     job.table = pa.table({"text": [*texts(12)[8:], "quite another"]})
-    calls = 0
     with pytest.raises(InterruptedRunError):
-        job.run(sink="other", options={"progress": leave})
+        job.run(sink="other", options={"progress": leaving()})
     assert job.shards == [[4, 4, 2], [3]]
     job.fake.pace.set(None)
     job.run(sink="other")

@@ -87,7 +87,7 @@ def submit(job: Steps, endpoint: SageMakerTransform, *, overwrite: bool = False)
     if sink.decide(plan.run_key, plan.job_key, overwrite=overwrite) == "skip":
         return []
     forget_stopped(endpoint)
-    call = _patience(endpoint).call
+    call = Patience(endpoint.patience_seconds).call
     with contextlib.closing(open_store(job.store)) as store:
         filling = Filling(chunks=source.chunks, prompts=job.prompts, store=store, run_key=plan.run_key)
         with open_filler(endpoint, filling) as filler:
@@ -104,7 +104,7 @@ def submit(job: Steps, endpoint: SageMakerTransform, *, overwrite: bool = False)
 
 def states(job: Steps, endpoint: SageMakerTransform) -> list[JobState]:  # noqa: ARG001 - steps are called alike
     """Say how the open jobs of this model under the prefix stand."""
-    call = _patience(endpoint).call
+    call = Patience(endpoint.patience_seconds).call
     with _records(endpoint) as (aws, records):
         return [
             call(_state, aws, records, found.plan) for found in call(records.open_jobs, endpoint.identity)
@@ -113,7 +113,7 @@ def states(job: Steps, endpoint: SageMakerTransform) -> list[JobState]:  # noqa:
 
 def cancel(job: Steps, endpoint: SageMakerTransform) -> list[JobState]:  # noqa: ARG001 - steps are called alike
     """Stop the open jobs that are not settled, and give how they stand; what was never created is taken back."""
-    call = _patience(endpoint).call
+    call = Patience(endpoint.patience_seconds).call
     with _records(endpoint) as (aws, records):
         found = []
         for opened in call(records.open_jobs, endpoint.identity):
@@ -132,7 +132,7 @@ def forget_stopped(endpoint: SageMakerTransform) -> list[str]:
 
     A run that sees a job stop ends by it. One that begins knows that this was before its time.
     """
-    call = _patience(endpoint).call
+    call = Patience(endpoint.patience_seconds).call
     with _records(endpoint) as (aws, records):
         stopping = []
         for opened in call(records.open_jobs, endpoint.identity):
@@ -150,14 +150,9 @@ def forget_stopped(endpoint: SageMakerTransform) -> list[str]:
         return stopping
 
 
-def _patience(endpoint: SageMakerTransform) -> Patience:
-    """Give what calls again what failed in passing."""
-    return Patience(endpoint.patience_seconds)
-
-
 def collect(job: Steps, endpoint: SageMakerTransform) -> list[JobState]:
     """Take what the open jobs have written into the store; give how they stand."""
-    call = _patience(endpoint).call
+    call = Patience(endpoint.patience_seconds).call
     with contextlib.closing(open_store(job.store)) as store:
         member = store.join(throwaway_key(), label=endpoint.identity)
         filler = Filler(endpoint, None, member, collector=lambda aws: Collector(endpoint, aws, store, member))
