@@ -134,6 +134,13 @@ def test_a_run_that_committed_nothing_is_not_called_done() -> None:
     assert page.index("a &lt;wrong&gt; key") < page.index("cut")
 
 
+def test_rows_that_were_cut_are_not_called_done() -> None:
+    """The verdict counts what the lists below it show, not only what has failed."""
+    cut = PromptReport(into="lv", outcomes={"completed": 9, "truncated": 1}, live=10, errors={"truncated": 1})
+    page = render(replace(report(), outcomes=cut.outcomes, prompts=[cut]))
+    assert "done, 1 without a usable answer" in page
+
+
 def test_the_page_may_load_and_run_nothing() -> None:
     """The policy allows the one style sheet by its hash; there is no script, link, image, form or style attribute."""
     page = render(report())

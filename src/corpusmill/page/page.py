@@ -93,8 +93,7 @@ def _erring(report: dict[str, Any]) -> int:
 
 
 def _head(report: dict[str, Any]) -> Markup:
-    outcomes: Mapping[str, int] = report["outcomes"]
-    unusable = sum(outcomes.get(status, 0) for status in ("failed", "invalid"))
+    unusable = _erring(report)
     if report.get("ended"):
         verdict, mood = "ended early, nothing committed", "bad"
     elif report["skipped_run"]:
