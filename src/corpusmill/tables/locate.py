@@ -18,10 +18,10 @@ from urllib.parse import unquote
 
 from pyarrow import fs as pafs
 
-from corpusmill.errors import SourceChangedError, SourceError, UsageError
+from corpusmill.errors import SourceChangedError, SourceError
 from corpusmill.tables import manifest
 from corpusmill.tables.layout import FAILED_REPORT, HIVE_NULL, PARQUET
-from corpusmill.tables.storage import Place, failures_as
+from corpusmill.tables.storage import Place, failures_as, refusals_as
 
 Keys = tuple[tuple[str, str | None], ...]
 _Found = tuple[Place, Keys]
@@ -179,10 +179,8 @@ def _sinks_below(root: Place, infos: Iterable[pafs.FileInfo]) -> dict[str, list[
 def _by_manifest(folder: Place) -> list[Place] | None:
     """The parts that the manifest in a folder names; None when no sink wrote the folder."""
     sidecars = folder / manifest.SIDECARS
-    try:
+    with refusals_as(SourceError):
         found = manifest.load(sidecars / manifest.MANIFEST)
-    except UsageError as error:
-        raise SourceError(str(error)) from error
     if found is None:
         if sidecars.is_directory():
             raise SourceError(

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyarrow import dataset as pads
 
-from corpusmill.errors import SinkError, SourceError
+from corpusmill.errors import SourceError
 from corpusmill.tables.sink import Sink, SinkSpec, open_sink
-from corpusmill.tables.storage import failures_as
+from corpusmill.tables.storage import failures_as, refusals_as
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -48,11 +48,9 @@ def read(
 def _files(sink: Sink) -> list[str]:
     """The paths of all parts, which are there."""
     target = sink.layout.target
-    try:
+    with refusals_as(SourceError):
         found = sink.manifest()
         whole = found is not None and sink.is_whole(found)
-    except SinkError as error:
-        raise SourceError(str(error)) from error
     if found is None:
         raise SourceError(f"{sink.shown} holds no finished output of corpusmill")
     if not whole:

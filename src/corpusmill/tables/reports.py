@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from corpusmill.errors import SinkError, SourceError, UsageError
+from corpusmill.errors import SinkError, SourceError
 from corpusmill.tables.layout import REPORT_KINDS
 from corpusmill.tables.shards import shard_folder
 from corpusmill.tables.sink import open_sink
-from corpusmill.tables.storage import failures_as, place_of
+from corpusmill.tables.storage import failures_as, place_of, refusals_as
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,10 +68,8 @@ def read_report(address: str) -> tuple[dict[str, Any], str]:
     """
     if not _ADDRESS.fullmatch(address):
         raise SourceError("the address is not that of a sink's report")
-    try:
+    with refusals_as(SourceError):
         place = place_of(address)
-    except UsageError as error:
-        raise SourceError(str(error)) from error
     with failures_as(SourceError, "cannot read the report", place):
         info = place.info()
         if not info.is_file:

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Literal
 
 from pyarrow import fs as pafs
 
-from corpusmill.errors import SinkError, UsageError
+from corpusmill.errors import SinkError
 from corpusmill.tables.commit import current_manifest, has_leftovers, recover
 from corpusmill.tables.layout import Layout, is_ours, layout_of
 from corpusmill.tables.lock import locked
 from corpusmill.tables.parts import COMPRESSIONS
 from corpusmill.tables.storable import check_storable
-from corpusmill.tables.storage import failures_as
+from corpusmill.tables.storage import failures_as, refusals_as
 from corpusmill.tables.writing import Writing
 
 if TYPE_CHECKING:
@@ -80,13 +80,8 @@ class Sink:
         Raises:
             SinkError: there is one that cannot be read.
         """
-        try:
-            with failures_as(SinkError, "cannot read", self.layout.target):
-                return current_manifest(self.layout)
-        except SinkError:
-            raise
-        except UsageError as error:
-            raise SinkError(str(error)) from error
+        with refusals_as(SinkError), failures_as(SinkError, "cannot read", self.layout.target):
+            return current_manifest(self.layout)
 
     def decide(self, run_key: str | None, job_key: str, *, overwrite: bool = False) -> Decision:
         """What a run has to do: nothing, write, or rebuild and replace. Reads manifest and sizes, no rows.
@@ -190,13 +185,8 @@ class Sink:
 
     def recover(self) -> None:
         """Finish or undo an interrupted commit and remove leftovers. Only under `lock`, which calls it."""
-        try:
-            with failures_as(SinkError, "cannot write", self.layout.target):
-                recover(self.layout)
-        except SinkError:
-            raise
-        except UsageError as error:
-            raise SinkError(str(error)) from error
+        with refusals_as(SinkError), failures_as(SinkError, "cannot write", self.layout.target):
+            recover(self.layout)
 
     def tidy(self) -> None:
         """Clear what an interrupted commit left beside a whole dataset, unless a run holds the sink just now."""
@@ -254,10 +244,7 @@ def open_sink(spec: SinkLike) -> Sink:
     if not isinstance(spec, SinkSpec):
         spec = SinkSpec(path=spec)
     try:
-        return Sink(spec, layout_of(spec.path, spec.partition))
-    except SinkError:
-        raise
+        with refusals_as(SinkError):
+            return Sink(spec, layout_of(spec.path, spec.partition))
     except OSError as error:
         raise SinkError(f"cannot write {spec.path}: {error.strerror or error}") from error
-    except UsageError as error:
-        raise SinkError(str(error)) from error

@@ -28,7 +28,7 @@ from corpusmill.tables.readings import (
 )
 from corpusmill.tables.schemas import keys_schema, one_schema
 from corpusmill.tables.storable import check_names, schema_like
-from corpusmill.tables.storage import place_of
+from corpusmill.tables.storage import place_of, refusals_as
 from corpusmill.tables.weight import bounded
 
 if TYPE_CHECKING:
@@ -188,10 +188,8 @@ def check_source_names(schema: pa.Schema) -> None:
 
 
 def _open_files(spec: SourceSpec) -> Source:
-    try:
+    with refusals_as(SourceError):
         place = place_of(spec.path)
-    except UsageError as error:
-        raise SourceError(str(error)) from error
     files = find_files(place)
     if len(files) == 1:
         footers = [read_footer(files[0])]

@@ -234,6 +234,17 @@ def failures_as(kind: type[UsageError], what: str, place: Place) -> Iterator[Non
         raise kind(f"{what} {place.shown}: {reason}") from error
 
 
+@contextlib.contextmanager
+def refusals_as(kind: type[UsageError]) -> Iterator[None]:
+    """Turn what is refused, by whatever kind of `UsageError`, into an error of this kind with the same words."""
+    try:
+        yield
+    except kind:
+        raise
+    except UsageError as error:
+        raise kind(str(error)) from error
+
+
 def _reason(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
