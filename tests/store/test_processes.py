@@ -99,9 +99,8 @@ def test_eight_processes_of_which_one_is_killed_again_and_again_lose_nothing(
 def test_a_server_that_crashes_under_eight_processes_loses_nothing(
     postgres_server: str, warm: Warm, tmp_path: Path
 ) -> None:
-    """Whoever was talking to it gets a store error that names it, and goes on once it is back."""
+    """Whoever was talking to it waits until it is back, and goes on: nobody is told of an error."""
     url = f"{postgres_server}&schema=storm"
     storm = Storm(warm=warm, url=url, folder=tmp_path, keys=500, kills=1, crashes=2)
     storm.run()
     storm.check()
-    assert storm.errors >= 2

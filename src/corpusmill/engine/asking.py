@@ -245,7 +245,8 @@ class Asker:
         while True:
             verdict = await with_retries(attempt, self._terms.retry, sleep=self._sleep, random=random.random)
             if isinstance(verdict, _NotAsked):
-                answer = None if verdict.held else self._look_up(pending, ceiling)
+                # In a thread, for a store may be waited for while answers come in.
+                answer = None if verdict.held else await asyncio.to_thread(self._look_up, pending, ceiling)
                 if answer is not None:
                     return answer, attempts, seconds
                 await self._sleep(HELD_POLL)

@@ -37,6 +37,7 @@ from corpusmill.errors import (
 )
 from corpusmill.fingerprint import canonical, digest
 from corpusmill.report import Moment
+from corpusmill.store.protocol import Waits
 from corpusmill.store.writer import GroupWriter
 
 if TYPE_CHECKING:
@@ -216,6 +217,8 @@ class Engine:
     def stop(self, *, grace: float | None) -> None:
         """End the run from any thread: nothing new is sent; what arrives within `grace` seconds is kept."""
         self._told_to_stop = (grace,)  # first, for `run` may be about to look
+        if isinstance(self._work.store, Waits):
+            self._work.store.hurry()
         if self._loop is None:
             return
         try:
@@ -504,6 +507,8 @@ class Engine:
         )
 
     def _waiting(self) -> str | None:
+        if isinstance(self._work.store, Waits) and (told := self._work.store.waiting()) is not None:
+            return told
         wait = self._limiter.waiting
         if wait is None or not self._limiter.queued or wait.until is None:
             return None

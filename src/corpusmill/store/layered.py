@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from corpusmill.errors import StoreMissError
+from corpusmill.store.protocol import Waits
 from corpusmill.store.serving import choose
 from corpusmill.store.sqlite import SQLiteStore
 
@@ -94,6 +95,15 @@ class ReadOnlyStore(ThrowawayStore):
     def stats(self) -> StoreStats:
         """Count in the main store."""
         return self.main.stats()
+
+    def hurry(self) -> None:
+        """Wait no longer for the main store, where it is on a server."""
+        if isinstance(self.main, Waits):
+            self.main.hurry()
+
+    def waiting(self) -> str | None:
+        """Say that the main store is waited for."""
+        return self.main.waiting() if isinstance(self.main, Waits) else None
 
     def close(self) -> None:
         """Let go of both."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 import msgspec
 
@@ -295,4 +295,17 @@ class Store(Protocol):
 
     def close(self) -> None:
         """Let go of everything. Owners that joined through this object leave."""
+        ...
+
+
+@runtime_checkable
+class Waits(Protocol):
+    """A store on a server, which its calls wait for when it is away."""
+
+    def hurry(self) -> None:
+        """Wait for no more than a few seconds from now on: the run is told to stop. Any thread may call this."""
+        ...
+
+    def waiting(self) -> str | None:
+        """Say that the server is waited for, and how long still; None when it is not."""
         ...

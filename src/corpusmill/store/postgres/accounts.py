@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from corpusmill.errors import StoreError
 from corpusmill.store import liveness
-from corpusmill.store.liveness import LEASE, Process, is_alive, this_host, this_process
+from corpusmill.store.liveness import Process, is_alive, this_host, this_process
 from corpusmill.store.packing import text
+from corpusmill.store.postgres.outage import WAIT_SECONDS
+from corpusmill.store.postgres.receipts import sweep
 from corpusmill.store.protocol import Membership, Spend
 
 if TYPE_CHECKING:
@@ -20,6 +22,10 @@ if TYPE_CHECKING:
     from corpusmill.store.protocol import Cost, Reservation
 
     Connection = psycopg.Connection[tuple[Any, ...]]
+
+LEASE = liveness.LEASE + WAIT_SECONDS
+"""Seconds for which an owner on another machine is believed to live without a heartbeat: for so long it may have lost
+the server and come back, as may whoever would take it for dead."""
 
 _SPEND = ("requests", "attempts", "prompt_tokens", "completion_tokens", "usd", "possibly_paid_twice")
 _SELECT_SPEND = f"SELECT {', '.join(_SPEND)} FROM runs WHERE run_key = %s".encode()  # noqa: S608 - our own names
@@ -49,6 +55,7 @@ def join(connection: Connection, *, run_key: str, label: str, invocation: str) -
     """Register this process as an owner, after the dead have been buried."""
     now = now_of(connection)
     bury(connection, now)
+    sweep(connection, now)
     connection.execute("DELETE FROM runs WHERE run_key = %s AND finished_at IS NOT NULL", (run_key,))
     connection.execute(
         "INSERT INTO runs (run_key, label, first_started_at) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING",

@@ -1,7 +1,8 @@
 """The store in a PostgreSQL database, for tasks that run on several machines.
 
 What SQLite has by letting one write at a time, is had here by locks on rows: on a claim by whoever wants its key, on
-a run's account by whoever spends. Answers are committed durably; claims alone are not, they have to outlive a process.
+a run's account by whoever spends. Answers, claims and releases are committed durably, and once, also where the server
+goes away in mid-run; what is of use for a moment only has to outlive a process.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from corpusmill.errors import StoreError
 from corpusmill.killpoints import reach
 from corpusmill.store import liveness
 from corpusmill.store.explain import NearestSoFar
-from corpusmill.store.liveness import LEASE
 from corpusmill.store.packing import unpack_digests
 from corpusmill.store.postgres import accounts, claims, entries
 from corpusmill.store.postgres.links import Links
@@ -65,8 +65,10 @@ class PostgresStore:
     def join(self, run_key: str, *, label: str = "") -> Membership:
         """Register an owner for a run key."""
         invocation = str(uuid.uuid4())
+        self._links.outage.be_patient()
         membership = self._links.run(
-            lambda connection: accounts.join(connection, run_key=run_key, label=label, invocation=invocation)
+            lambda connection: accounts.join(connection, run_key=run_key, label=label, invocation=invocation),
+            once=True,
         )
         self._members[membership.owner] = (membership, os.getpid())
         return membership
@@ -77,7 +79,7 @@ class PostgresStore:
         def renew(connection: Connection) -> None:
             now = accounts.now_of(connection)
             renewed = connection.execute(
-                "UPDATE owners SET lease_until = %s WHERE id = %s", (now + LEASE, owner)
+                "UPDATE owners SET lease_until = %s WHERE id = %s", (now + accounts.LEASE, owner)
             ).rowcount
             if not renewed and owner in self._members:
                 # Taken for dead, as happens to a machine that slept; from now on its claims hold again.
@@ -119,9 +121,9 @@ class PostgresStore:
                 reach("store.commit")
             return made
 
-        # A server may crash while its clients live on and are answered: without their claims nobody would count those
-        # answers when they are paid for again.
-        made = self._links.run(do, durable=bool(puts or wanted))
+        # A server may crash while its clients live on. Without their claims nobody would count the answers that are
+        # under way when they are paid for again; without their releases they would wait for themselves.
+        made = self._links.run(do, once=True)
         if puts:
             reach("store.committed")
         return made
@@ -160,7 +162,8 @@ class PostgresStore:
             lambda connection: connection.execute(
                 "UPDATE runs SET finished_at = extract(epoch FROM clock_timestamp()) WHERE run_key = %s",
                 (run_key,),
-            )
+            ),
+            once=True,
         )
 
     def spend(self, run_key: str) -> Spend:
@@ -179,6 +182,7 @@ class PostgresStore:
                 budget=budget,
             ),
             durable=False,
+            once=True,
         )
 
     def quota(self, identity: str) -> Quota | None:
@@ -287,7 +291,9 @@ class PostgresStore:
         if not conditions:
             raise StoreError("prune needs a condition: older_than, model or rejected_only")
         statement = f"DELETE FROM completions WHERE {' AND '.join(conditions)}"  # noqa: S608 - those above
-        return self._links.run(lambda connection: connection.execute(statement.encode(), values).rowcount)
+        return self._links.run(
+            lambda connection: connection.execute(statement.encode(), values).rowcount, once=True
+        )
 
     def copy_to(self, path: str | os.PathLike[str]) -> None:
         """Raise `StoreError`: the server's own tools copy it, consistently and while it is in use."""
@@ -295,6 +301,14 @@ class PostgresStore:
             f"store {self._links.shown} lies on a server and is not copied to {os.fspath(path)}: use "
             f"pg_dump --schema={self._links.schema}"
         )
+
+    def hurry(self) -> None:
+        """Wait for a server that is away for no more than a few seconds from now on; `join` is patient again."""
+        self._links.outage.hurry()
+
+    def waiting(self) -> str | None:
+        """Say that the server is waited for, and how long still; None when it is not."""
+        return self._links.outage.told()
 
     def close(self) -> None:
         """Let go of everything. Owners that joined through this object leave."""

@@ -75,6 +75,8 @@ TABLES = (
       possibly_paid_twice bigint NOT NULL DEFAULT 0
     )
     """,
+    # See `corpusmill.store.postgres.receipts`.
+    "CREATE TABLE receipts (name text PRIMARY KEY, number bigint NOT NULL, at double precision NOT NULL)",
     "CREATE TABLE quotas (identity text PRIMARY KEY, resets_at double precision NOT NULL, reason text NOT NULL)",
     """
     CREATE TABLE rates (
