@@ -120,7 +120,8 @@ def _narrowed_source(source: SourceSpec, dimensions: Mapping[str, Dimension], ke
     wanted = {name: dimension for name, dimension in dimensions.items() if dimension.column is not None}
     if not wanted:
         return source
-    from corpusmill.tables import open_source, resolve_column
+    from corpusmill.prompts.columns import resolve_column
+    from corpusmill.tables import open_source
 
     schema = open_source(replace(source, columns=None)).schema
     conditions = [list(condition) for condition in source.filter or ()]
