@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from rich.console import Console
 
-from corpusmill.cli.progress import Display, duration, line, table
+from corpusmill.cli.progress import Display, line, table
 from corpusmill.engine.engine import Progress
 
 if TYPE_CHECKING:
@@ -128,19 +128,3 @@ def test_a_quiet_run_shows_nothing(stream: io.StringIO, clock: FakeClock) -> Non
             display(progress(waiting="a quota"))
             clock.advance(10)
     assert stream.getvalue() == ""
-
-
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [
-        (0.4, "0 s"),
-        (59.4, "59 s"),
-        (59.6, "1 min 00 s"),
-        (3_599.4, "59 min 59 s"),
-        (3_600, "1 h 00 min"),
-        (90_061, "25 h 01 min"),
-    ],
-)
-def test_lengths_of_time_are_written_as_people_do(seconds: float, words: str) -> None:
-    """With two units at most."""
-    assert duration(seconds) == words

@@ -158,7 +158,7 @@ def test_an_output_that_is_up_to_date_is_told_in_one_line() -> None:
 def test_an_interrupted_run_tells_the_answers_that_it_kept_and_how_to_go_on() -> None:
     """Answers of rows that were not finished are kept too, so they are counted, though no row has been written."""
     ended = replace(REPORT, rows=0, live=0, answers=7)
-    assert _how_to_go_on(ended, "corpusmill run job.yaml") == (
+    assert _how_to_go_on(ended, "corpusmill run job.yaml", None) == (
         "interrupted: 0 rows were finished, and 7 answers were kept. Go on with: corpusmill run job.yaml"
     )
-    assert "nothing was sent" in _how_to_go_on(None, "x")
+    assert "nothing was sent" in _how_to_go_on(None, "x", None)

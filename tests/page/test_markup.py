@@ -128,3 +128,27 @@ def test_a_quantile_is_the_bound_under_which_the_part_lies() -> None:
     assert numbers.quantile([5, 4, 1], [1.0, 2.0], 0.5) == 1.0
     assert numbers.quantile([5, 4, 1], [1.0, 2.0], 0.9) == 2.0
     assert numbers.quantile([5, 4, 1], [1.0, 2.0], 0.99) is None
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0.4, "0 s"),
+        (59.4, "59 s"),
+        (59.6, "1 min 00 s"),
+        (3_599.4, "59 min 59 s"),
+        (3_600, "1 h 00 min"),
+        (90_061, "25 h 01 min"),
+    ],
+)
+def test_lengths_of_time_are_written_as_people_do(seconds: float, words: str) -> None:
+    """With two units at most."""
+    assert numbers.duration(seconds) == words
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(0.0124, "12 ms"), (9.94, "9.9 s"), (10.4, "10 s"), (75, "1 min 15 s")]
+)
+def test_short_spans_keep_a_fraction(seconds: float, words: str) -> None:
+    """On the page seconds of which a tenth counts have one; from ten on a span is as long as elsewhere."""
+    assert numbers.span(seconds) == words

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+from corpusmill.page.numbers import duration
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -18,23 +20,16 @@ EVERY = 30.0
 class LogLines:
     """What `enrich` calls with its progress, from another thread; `write` takes one line."""
 
-    def __init__(
-        self,
-        write: Callable[[str], Any],
-        *,
-        every: float = EVERY,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, write: Callable[[str], Any], *, clock: Callable[[], float] = time.monotonic) -> None:
         """Write nothing yet; `clock` tells seconds."""
         self._write = write
-        self._every = every
         self._clock = clock
         self._last = clock()
 
     def __call__(self, progress: Progress) -> None:
         """Write a line if it is time for one."""
         now = self._clock()
-        if now - self._last >= self._every:
+        if now - self._last >= EVERY:
             self._last = now
             self._write(line(progress))
 
@@ -49,7 +44,7 @@ def line(progress: Progress) -> str:
     rate = progress.rows / progress.seconds if progress.seconds > 0 else 0.0
     words = [rows, f"{rate:,.1f} a second"]
     if total is not None and rate > 0:
-        words.append(f"about {_duration((total - progress.rows) / rate)} left")
+        words.append(f"about {duration((total - progress.rows) / rate)} left")
     words += [
         f"{progress.tokens:,} tokens",
         f"{progress.hits:,} answers from the store",
@@ -83,11 +78,3 @@ def failures(report: RunReport) -> str:
         )
         told.append(f"{prompt.into}: {counts}" + (f" (errors: {kinds})" if kinds else ""))
     return "; ".join(told) or "no prompt has an outcome yet"
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours} h {minutes:02} min"
-    return f"{minutes} min {rest:02} s" if minutes else f"{rest} s"

@@ -80,14 +80,10 @@ def summarise_command(*, length: str | None, language: str | None, **given: Any)
 
 def _run(task: str, prompt: Mapping[str, Any], given: Mapping[str, Any]) -> None:
     job = job_of(job_values(task, prompt, given), name=f"corpusmill {task}")
-    if given["limit"] is not None:
-        from corpusmill.cli.preview import preview
-
-        preview(job, limit=given["limit"], as_json=given["as_json"], quiet=given["quiet"])
-        return
     run_job(
         job,
         command="the same command",
+        limit=given["limit"],
         overwrite=given["overwrite"],
         as_json=given["as_json"],
         quiet=given["quiet"],

@@ -10,9 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from corpusmill.cli.job_file import job_of_file
-from corpusmill.cli.progress import duration
 from corpusmill.cli.run import write_json
 from corpusmill.estimate import plan_job
+from corpusmill.page.numbers import duration
 from corpusmill.report import STATED
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ from corpusmill.cli.none_chosen import warn_of_no_rows
 from corpusmill.cli.progress import Display
 from corpusmill.cli.run import told, write_json
 from corpusmill.report import RunReport, summary
+from corpusmill.rows.columns import outcome_column
 from corpusmill.rows.text import column_values
 from corpusmill.run import enrich_batches
 from corpusmill.tables import open_source
@@ -68,7 +69,7 @@ def preview(job: Job, *, limit: int, as_json: bool, quiet: bool) -> None:
             # The texts as they were asked about; other columns may hold values that Python cannot.
             asked = [column_values(batch, wanted).items for wanted in read]
             made, outcomes = (
-                batch.column(name).to_pylist() for name in (prompt.into, f"{prompt.into}_outcome")
+                batch.column(name).to_pylist() for name in (prompt.into, outcome_column(prompt.into))
             )
             for *texts, value, outcome in zip(*asked, made, outcomes, strict=True):
                 status = outcome["status"] + "".join(f"\n{note}" for note in outcome["notes"] or ())

@@ -9,6 +9,8 @@ import threading
 import time
 from typing import TYPE_CHECKING, Self, TextIO
 
+from corpusmill.page.numbers import duration
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -130,18 +132,9 @@ def _left(progress: Progress) -> str:
     return duration((progress.total - progress.rows) / speed)
 
 
-def duration(seconds: float) -> str:
-    """Write a number of seconds as people do."""
-    whole = round(seconds)
-    if whole < 60:  # noqa: PLR2004
-        return f"{whole} s"
-    if whole < 3_600:  # noqa: PLR2004
-        return f"{whole // 60} min {whole % 60:02} s"
-    return f"{whole // 3_600} h {whole % 3_600 // 60:02} min"
-
-
 def table(progress: Progress) -> Table:
     """Draw the live display."""
+    from rich.markup import escape
     from rich.progress_bar import ProgressBar
     from rich.table import Table
 
@@ -163,11 +156,5 @@ def table(progress: Progress) -> Table:
         f"   {progress.backing_off} waiting to try again",
     )
     if progress.waiting is not None:
-        grid.add_row("waiting", f"[yellow]{_escape(progress.waiting)}[/yellow]")
+        grid.add_row("waiting", f"[yellow]{escape(progress.waiting)}[/yellow]")
     return grid
-
-
-def _escape(text: str) -> str:
-    from rich.markup import escape
-
-    return escape(text)

@@ -45,7 +45,8 @@ def report_command(out: str, *, opens: bool) -> None:
     Where the last run ended early and committed nothing, this is the report of what it had done until then.
     """
     # A run that ended early leaves its report until one commits, so that it is the younger one.
-    place = _if_there(open_sink(out).layout.failed_report("html")) or _sidecar(out, REPORT)
+    layout = open_sink(out).layout
+    place = _first_there(layout.failed_report("html"), layout.sidecars / REPORT)
     if place is None:
         raise SinkError(f"{out} has no report: no run of corpusmill has finished there")
     click.echo(place.shown)
@@ -86,14 +87,11 @@ def failed_rows(out: str) -> list[dict[str, Any]]:
     A run that ended without a commit leaves its list beside the output; it is the younger one.
     """
     sink = open_sink(out)
-    place = sink.layout.failures
-    if not place.is_file():
-        inside = _sidecar(out, FAILURES)
-        if inside is None:
-            if sink.manifest() is None:
-                raise SinkError(f"{out} has no list of failures: {_why_none(sink)}")
-            return []
-        place = inside
+    place = _first_there(sink.layout.failures, sink.layout.sidecars / FAILURES)
+    if place is None:
+        if sink.manifest() is None:
+            raise SinkError(f"{out} has no list of failures: {_why_none(sink)}")
+        return []
     return [_decode(line) for line in place.read_bytes().splitlines() if line.strip()]
 
 
@@ -114,12 +112,8 @@ def _why_none(sink: Sink) -> str:
     return "no run of corpusmill has finished there"
 
 
-def _sidecar(out: str, name: str) -> Place | None:
-    return _if_there(open_sink(out).layout.sidecars / name)
-
-
-def _if_there(place: Place) -> Place | None:
-    return place if place.is_file() else None
+def _first_there(*places: Place) -> Place | None:
+    return next((place for place in places if place.is_file()), None)
 
 
 def _table(found: list[dict[str, Any]], most: int) -> Table:

@@ -16,11 +16,12 @@ import msgspec
 
 from corpusmill.cli.job_file import job_of_file
 from corpusmill.cli.none_chosen import warn_of_no_rows
-from corpusmill.cli.progress import EVERY, Display, duration
+from corpusmill.cli.progress import EVERY, Display
 from corpusmill.endpoints.sagemaker import SageMakerTransform
 from corpusmill.enrich_job import enrich_job
 from corpusmill.errors import InterruptedRunError, RunEndedError, TooManyFailuresError
 from corpusmill.job import job_schema
+from corpusmill.page.numbers import duration
 from corpusmill.report import STATED, summary
 from corpusmill.tables import open_sink
 
@@ -73,14 +74,10 @@ def run_command(
         asked = loaded
         if stop_on_interrupt and isinstance(loaded.endpoint, SageMakerTransform):
             asked = replace(loaded, endpoint=replace(loaded.endpoint, stop_on_interrupt=True))
-        if limit is not None:
-            from corpusmill.cli.preview import preview
-
-            preview(asked, limit=limit, as_json=as_json, quiet=quiet)
-            return
         run_job(
             asked,
             command=f"corpusmill run {job}",
+            limit=limit,
             overwrite=overwrite,
             as_json=as_json,
             quiet=quiet,
@@ -104,12 +101,18 @@ def run_job(
     job: Job,
     *,
     command: str,
+    limit: int | None,
     overwrite: bool,
     as_json: bool,
     quiet: bool,
     progress_every: float = EVERY,
 ) -> None:
-    """Run a job with progress and signals; print the report, or what to do next."""
+    """Run a job with progress and signals; print the report, or what to do next. With a `limit` it is a preview."""
+    if limit is not None:
+        from corpusmill.cli.preview import preview
+
+        preview(job, limit=limit, as_json=as_json, quiet=quiet)
+        return
     # The process is ours: what was loaded for good need not be looked through at each collection.
     gc.freeze()
     with Display(quiet=quiet, every=progress_every) as display, signals(display) as stopper:
@@ -163,9 +166,14 @@ class Stopper:
 
 @contextlib.contextmanager
 def signals(display: Display) -> Iterator[Stopper]:
-    """Answer SIGINT and SIGTERM while a run goes on, and put back what was there before."""
+    """Answer SIGINT, SIGTERM and the loss of the terminal while a run goes on, and put back what was there before."""
     stopper = Stopper(display)
-    before = {number: signal.signal(number, stopper) for number in (signal.SIGINT, signal.SIGTERM)}
+    ending = [signal.SIGINT, signal.SIGTERM]
+    # Windows has no such signal, and `nohup` has it passed over.
+    hangup = getattr(signal, "SIGHUP", None)
+    if hangup is not None and signal.getsignal(hangup) != signal.SIG_IGN:
+        ending.append(hangup)
+    before = {number: signal.signal(number, stopper) for number in ending}
     try:
         yield stopper
     finally:
@@ -173,7 +181,7 @@ def signals(display: Display) -> Iterator[Stopper]:
             signal.signal(number, handler)
 
 
-def _how_to_go_on(report: RunReport | None, command: str, see: str | None = None) -> str:
+def _how_to_go_on(report: RunReport | None, command: str, see: str | None) -> str:
     kept = (
         f"{report.rows:,} rows were finished, and {report.answers:,} answers were kept"
         if report

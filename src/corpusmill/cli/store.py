@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -28,12 +29,8 @@ store_option = click.option(
 
 
 def _existing(url: str) -> SQLiteStore | PostgresStore:
-    return open_store(url, read_only=True)
-
-
-def _existing_to_write(url: str) -> SQLiteStore | PostgresStore:
-    """Open a store that is there already: a mistyped path must not make one."""
-    _existing(url).close()
+    """Open a store that is there already, to write to: a mistyped path must not make one."""
+    open_store(url, read_only=True).close()
     return open_store(url)
 
 
@@ -47,11 +44,8 @@ def store_group() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def stats_command(store: str, *, as_json: bool) -> None:
     """Count what lies in the store."""
-    opened = _existing(store)
-    try:
+    with contextlib.closing(open_store(store, read_only=True)) as opened:
         stats = opened.stats()
-    finally:
-        opened.close()
     if as_json:
         write_json(stats)
         return
@@ -82,11 +76,8 @@ def prune_command(store: str, *, older_than: str | None, model: str | None, reje
         before = time.time() - age
     if before is None and model is None and not rejected:
         raise UsageError("say what to delete: --older-than, --model or --rejected")
-    opened = _existing_to_write(store)
-    try:
+    with contextlib.closing(_existing(store)) as opened:
         count = opened.prune(older_than=before, model=model, rejected_only=rejected)
-    finally:
-        opened.close()
     click.echo(f"{count:,} answers deleted")
 
 
@@ -95,11 +86,8 @@ def prune_command(store: str, *, older_than: str | None, model: str | None, reje
 @click.argument("to", type=click.Path(dir_okay=False))
 def copy_command(store: str, to: str) -> None:
     """Copy the store into one file, consistently, also while it is in use."""
-    opened = _existing_to_write(store)
-    try:
+    with contextlib.closing(_existing(store)) as opened:
         opened.copy_to(to)
-    finally:
-        opened.close()
     click.echo(f"copied to {to}")
 
 

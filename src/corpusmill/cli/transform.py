@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,12 +11,13 @@ from corpusmill.cli.job_file import job_of_file
 from corpusmill.cli.run import write_json
 from corpusmill.endpoints.sagemaker import SageMakerTransform
 from corpusmill.errors import ComeBackLaterError, UsageError
-from corpusmill.transform.steps import JobState, cancel, collect, states, submit
+from corpusmill.transform.steps import cancel, collect, states, submit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from corpusmill.job import Job
+    from corpusmill.transform.steps import JobState
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output, nothing else.")
 _JOB = click.argument("job", type=click.Path(dir_okay=False))
@@ -86,14 +87,10 @@ def _step(
             )
         found = step(job, job.endpoint)
     if as_json:
-        write_json([_plain(state) for state in found])
+        write_json(found)
         return found
     for state in found:
         click.echo(state.told())
     if not found:
         click.echo(nothing)
     return found
-
-
-def _plain(state: JobState) -> dict[str, Any]:
-    return {name: getattr(state, name) for name in state.__dataclass_fields__}

@@ -40,11 +40,16 @@ def money(value: float | None) -> str:
 
 
 def span(seconds: float) -> str:
-    """Write a length of time."""
+    """Write a length of time, of the short ones more than whole seconds."""
     if seconds < 1:
         return f"{seconds * 1_000:.0f} ms"
     if seconds < 10:  # noqa: PLR2004 - below, a tenth counts
         return f"{seconds:.1f} s"
+    return duration(seconds)
+
+
+def duration(seconds: float) -> str:
+    """Write a length of time in whole seconds, or in the two largest units."""
     whole = round(seconds)
     if whole < 60:  # noqa: PLR2004
         return f"{whole} s"
