@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import corpusmill
+from corpusmill.cli.progress import Display
+from corpusmill.cli.run import signals
 from corpusmill.testing import Latency
 
 if TYPE_CHECKING:
@@ -122,3 +125,18 @@ def deaf_code(folder: Path, descriptor: int, command: str) -> int:
         timeout=100,
         check=False,
     ).returncode
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="only Linux and its kin have the signal")
+@pytest.mark.parametrize("before", [signal.SIG_DFL, signal.SIG_IGN])
+def test_a_terminal_that_is_lost_ends_a_run_gently_unless_nohup_has_it_passed_over(
+    before: signal.Handlers,
+) -> None:
+    """What is in flight is then kept, as on Ctrl-C."""
+    found = signal.signal(signal.SIGHUP, before)
+    try:
+        with signals(Display(quiet=True)) as stopper:
+            assert (signal.getsignal(signal.SIGHUP) is stopper) == (before == signal.SIG_DFL)
+        assert signal.getsignal(signal.SIGHUP) == before
+    finally:
+        signal.signal(signal.SIGHUP, found)
