@@ -115,6 +115,7 @@ def test_a_manifest_is_small_fits_json_and_holds_no_text() -> None:
         ({"day": "2026-01-31"}, "2026-01-31"),
         ({"a": "x/y", "b": "1,2"}, "a=x%2Fy/b=1%2C2"),
         ({"a": None, "b": "."}, "a=__HIVE_DEFAULT_PARTITION__/b=."),
+        ({"a": "__HIVE_DEFAULT_PARTITION__", "b": "."}, "a=%5F_HIVE_DEFAULT_PARTITION__/b=."),
     ],
 )
 def test_the_key_of_a_partition_tells_partitions_apart(partition: Mapping[str, str | None], key: str) -> None:

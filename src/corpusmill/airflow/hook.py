@@ -23,9 +23,7 @@ if TYPE_CHECKING:
     from corpusmill.endpoints import Endpoint
 
 OPENAI_URL = "https://api.openai.com/v1"
-SAMBANOVA_URL = "https://api.sambanova.ai/v1"
 
-_DEFAULT_URLS = {"sambanova": SAMBANOVA_URL, "openai": OPENAI_URL}
 _SCHEMES = ("http", "https")
 _PASSED_ON = ("identity", "context_tokens", "stream")
 
@@ -118,10 +116,7 @@ def base_url(connection: Connection, extra: Mapping[str, Any]) -> str:
         return stated
     host = (connection.host or "").strip()
     if not host:
-        default = _DEFAULT_URLS.get(connection.conn_type or "")
-        if default is None:
-            raise UsageError(f"the connection {connection.conn_id!r} has no base URL; write it as its host")
-        return default
+        return _default_url(connection)
     schema = (connection.schema or "").strip()
     scheme, found, rest = host.partition("://")
     if not found:
@@ -134,6 +129,16 @@ def base_url(connection: Connection, extra: Mapping[str, Any]) -> str:
     if not found and not path:
         path = "v1"
     return f"{scheme}://{authority}/{path}".rstrip("/")
+
+
+def _default_url(connection: Connection) -> str:
+    if connection.conn_type == "openai":
+        return OPENAI_URL
+    if connection.conn_type == "sambanova":
+        from corpusmill.endpoints.sambanova import BASE_URL
+
+        return BASE_URL
+    raise UsageError(f"the connection {connection.conn_id!r} has no base URL; write it as its host")
 
 
 def store_url(connection: Connection) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 from corpusmill.errors import SourceError
 
@@ -74,17 +73,13 @@ def event_extra(made: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def key_of_partition(partition: Mapping[str, str | None]) -> str:
-    """Give the key of a partition: its value, or `name=value` joined by slashes where there are several.
+    """Give the key of a partition: its value, or the names of its folders where it has several."""
+    from corpusmill.tables.layout import HIVE_NULL, partition_folder
 
-    The pieces of several are escaped, so that the key tells them apart whatever characters they hold.
-    """
     if len(partition) == 1:
         (value,) = partition.values()
-        return "__HIVE_DEFAULT_PARTITION__" if value is None else value
-    return "/".join(
-        f"{quote(name, safe='')}={'__HIVE_DEFAULT_PARTITION__' if value is None else quote(value, safe='')}"
-        for name, value in partition.items()
-    )
+        return HIVE_NULL if value is None else value
+    return "/".join(partition_folder(name, value) for name, value in partition.items())
 
 
 def finite(value: Any) -> Any:
