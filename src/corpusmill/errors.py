@@ -57,6 +57,8 @@ class SourceError(UsageError):
 class SourceUnreachableError(SourceError):
     """The source could not be read this time: a network, an object store, a disk. Another time it may be."""
 
+    exit_code: ClassVar[int] = 1
+
 
 class SourceChangedError(CorpusmillError):
     """A file of the source changed while the run was reading it, or since its shard was planned."""
