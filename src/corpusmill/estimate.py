@@ -198,9 +198,8 @@ class _Counting:
                 counts.learn(script, size, entry)
             rung = stored_answer(
                 entries,
-                prompt=prompt,
-                values=asked.values[row],
-                ceiling=asked.ceilings[row],
+                asked,
+                row,
                 context=self._context,
                 not_before=math.inf if self._job.mode == "refresh" else None,
                 refresh=self._job.refresh,

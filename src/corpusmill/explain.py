@@ -15,10 +15,10 @@ from corpusmill.tables import open_source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from typing import Any
 
     from corpusmill.job import Job
     from corpusmill.prompts.prompt import Prompt, Rendered
+    from corpusmill.rows.render import Asked
     from corpusmill.store import Entry, Store
 
 
@@ -42,7 +42,7 @@ def explain_row(job: Job, row: int) -> Iterator[str]:
             else:
                 rendered, entries = asked.rendered(0), store.get_many([key]).get(key, [])
                 why = (
-                    _answered(job, prompt, asked.values[0], rendered, entries)
+                    _answered(job, asked, entries)
                     or _too_long(job, store, rendered)
                     or _missed(job, prompt, rendered, entries)
                     or _nearest(job, store, renderer, rendered)
@@ -61,14 +61,11 @@ def _rows(job: Job, rows: int | None) -> str:
     return f"{there}; rows are counted from 0{after if chosen else ''}"
 
 
-def _answered(
-    job: Job, prompt: Prompt, values: Sequence[Any], rendered: Rendered, entries: Sequence[Entry]
-) -> str | None:
+def _answered(job: Job, asked: Asked, entries: Sequence[Entry]) -> str | None:
     rung = stored_answer(
         entries,
-        prompt=prompt,
-        values=values,
-        ceiling=rendered.ceiling,
+        asked,
+        0,
         context=job.endpoint.capabilities.context_tokens,
         not_before=math.inf if job.mode == "refresh" else None,
         refresh=job.refresh,

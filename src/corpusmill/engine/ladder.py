@@ -7,7 +7,7 @@ to find the one that ended, or to go on where the ladder was left, and not to st
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from corpusmill.exchange import read_completion
 from corpusmill.rows.judge import judge_completion, next_ceiling
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from corpusmill.outcome import Status
-    from corpusmill.prompts.prompt import Prompt
+    from corpusmill.rows.render import Asked
     from corpusmill.store.protocol import Entry
 
 
@@ -53,30 +53,30 @@ def climb(
 
 def stored_answer(
     entries: Sequence[Entry],
+    asked: Asked,
+    row: int,
     *,
-    prompt: Prompt,
-    values: Sequence[Any],
-    ceiling: int | None,
     context: int | None,
     not_before: float | None = None,
     refresh: Collection[Status] | None = None,
 ) -> Rung:
-    """Find the stored answer that a run takes for a row, or the rung that it asks under.
+    """Find the stored answer that a run takes for a row of what is asked, or the rung that it asks under.
 
-    Only answers given at `not_before` (Unix seconds) or later count; with `refresh` this holds for those alone that
-    amount to one of its statuses. `values` are those of the prompt's inputs in the row.
+    `entries` are those of the row's key. Only answers given at `not_before` (Unix seconds) or later count; with
+    `refresh` this holds for those alone that amount to one of its statuses.
     """
+    ceiling = asked.ceilings[row]
     rung = climb(
         entries,
         ceiling=ceiling,
-        highest=prompt.escalate_to,
+        highest=asked.prompt.escalate_to,
         context=context,
         not_before=None if refresh else not_before,
     )
     entry = rung.entry
     if entry is None or not refresh or not_before is None or entry.created_at >= not_before:
         return rung
-    status = judge_completion(prompt, values, read_completion(entry.body)).status
+    status = judge_completion(asked.prompt, asked.values[row], read_completion(entry.body)).status
     return Rung(None, ceiling) if status in refresh else rung
 
 

@@ -93,12 +93,9 @@ class Reading:
         self._ahead = self._look_up_next()
         found = current.found.result()
         opened = OpenChunk(current.chunk.first_row, current.chunk.batch, current.asked)
-        for position, renderer in enumerate(self._renderers):
-            answers = stored_answers(
-                opened, position, renderer.prompt, found, terms=self._terms, invocation=self._invocation
-            )
+        for position, asked in enumerate(opened.asked):
+            answers = stored_answers(opened, position, found, terms=self._terms, invocation=self._invocation)
             opened.answers.append(answers)
-            asked = opened.asked[position]
             if answers.count(None) > asked.keys.count(None):
                 opened.to_ask += [
                     (position, row, asked.rendered(row))

@@ -15,14 +15,12 @@ if TYPE_CHECKING:
     from corpusmill.engine.asking import Terms
     from corpusmill.engine.pages import OpenChunk
     from corpusmill.outcome import Origin
-    from corpusmill.prompts.prompt import Prompt
     from corpusmill.store.protocol import Entry
 
 
 def stored_answers(
     chunk: OpenChunk,
     position: int,
-    prompt: Prompt,
     found: Mapping[bytes, list[Entry]],
     *,
     terms: Terms,
@@ -53,7 +51,7 @@ def stored_answers(
             origin: Origin = "deduplicated" if entry.invocation == invocation else "cached"
             add(Answer(read_completion(entry.body), None, None, origin))
         else:
-            add(_answer(chunk, position, row, entries, prompt=prompt, terms=terms, invocation=invocation))
+            add(_answer(chunk, position, row, entries, terms=terms, invocation=invocation))
     return answers
 
 
@@ -63,16 +61,13 @@ def _answer(
     row: int,
     entries: list[Entry],
     *,
-    prompt: Prompt,
     terms: Terms,
     invocation: str,
 ) -> Answer | None:
-    asked = chunk.asked[position]
     rung = stored_answer(
         entries,
-        prompt=prompt,
-        values=asked.values[row],
-        ceiling=asked.ceilings[row],
+        chunk.asked[position],
+        row,
         context=terms.context_tokens,
         not_before=terms.not_before,
         refresh=terms.refresh,

@@ -188,21 +188,20 @@ def _misses(
 ) -> Iterable[tuple[Renderer, bytes, Rendered, int | None, bool]]:
     wanted = list({key for prompt in asked for key in prompt.keys if key is not None})
     found = rows.store.get_many(wanted) if wanted else {}
-    for renderer, prompt in zip(rows.renderers, asked, strict=True):
-        for row, key in enumerate(prompt.keys):
+    for renderer, ours in zip(rows.renderers, asked, strict=True):
+        for row, key in enumerate(ours.keys):
             if key is None:
                 continue
             rung = stored_answer(
                 found.get(key, ()),
-                prompt=renderer.prompt,
-                values=prompt.values[row],
-                ceiling=prompt.ceilings[row],
+                ours,
+                row,
                 context=endpoint.capabilities.context_tokens,
                 not_before=rows.not_before,
                 refresh=rows.refresh,
             )
             if rung.entry is None:
-                yield renderer, key, prompt.rendered(row), rung.ceiling, bool(rung.raised)
+                yield renderer, key, ours.rendered(row), rung.ceiling, bool(rung.raised)
 
 
 class _LineWriter:
