@@ -25,20 +25,15 @@ class Line:
     filled: bool = False
 
 
-def lines(
-    series: Sequence[Line], *, title: str, ceiling: float = 0.0, label: Callable[[float], str]
-) -> Markup:
-    """Draw series over time, from 0 up to the highest value or `ceiling`."""
+def lines(series: Sequence[Line], *, title: str, label: Callable[[float], str]) -> Markup:
+    """Draw series over time, from 0 up to the highest value; `label` writes a value beside the axis."""
     latest = max((point[0] for line in series for point in line.points), default=0.0) or 1.0
     highest = max((point[1] for line in series for point in line.points), default=0.0)
-    scale = ticks(max(highest, ceiling))
-    top = scale[-1]
+    scale = ticks(highest)
+    up = _upwards(scale)
 
     def across(seconds: float) -> float:
         return round(LEFT + (WIDTH - LEFT - RIGHT) * seconds / latest, 1)
-
-    def up(value: float) -> float:
-        return round(HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * value / top, 1)
 
     drawn: list[Markup] = []
     for line in series:
@@ -70,12 +65,8 @@ def lines(
 def histogram(bins: Sequence[int], labels: Sequence[str], *, title: str) -> Markup:
     """Draw counts as columns; `labels[i]` is the upper bound of bin i."""
     scale = ticks(max(bins, default=0))
-    top = scale[-1]
+    up = _upwards(scale)
     width = (WIDTH - LEFT - RIGHT) / max(len(bins), 1)
-
-    def up(value: float) -> float:
-        return round(HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * value / top, 1)
-
     columns = [
         tag(
             "g",
@@ -124,7 +115,7 @@ def stack(parts: Mapping[str, int], *, title: str) -> Markup:
                     # What is there is seen, however little it is.
                     tag(
                         "rect",
-                        class_=f"fill-{_class(name)}",
+                        class_=f"fill-{name}",
                         x=round(start, 2),
                         y=0,
                         width=max(round(width, 2), 3),
@@ -144,8 +135,9 @@ def stack(parts: Mapping[str, int], *, title: str) -> Markup:
     )
 
 
-def _class(name: str) -> str:
-    return "".join(letter for letter in name if letter.isascii() and (letter.isalnum() or letter == "-"))
+def _upwards(scale: Sequence[float]) -> Callable[[float], float]:
+    """Give what places a value on a scale that begins at 0, as a distance from the upper edge."""
+    return lambda value: round(HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * value / scale[-1], 1)
 
 
 def _grid(

@@ -59,11 +59,10 @@ def joined(children: Iterable[Child]) -> Markup:
     return Markup("".join(pieces))
 
 
-def text(value: str, *, most: int = MOST) -> Markup:
-    """Escape a text, show what would mislead, and cut it after `most` characters."""
-    rest = len(value) - most
-    shown = value if rest <= 0 else value[:most]
-    shown = _sendable(shown.replace("\r\n", "\n"))
+def text(value: str) -> Markup:
+    """Escape a text, show what would mislead, and cut it after `MOST` characters."""
+    rest = len(value) - MOST
+    shown = _sendable(value[:MOST].replace("\r\n", "\n"))
     escaped = _MISLEADING.sub(_named, html.escape(shown))
     if rest > 0:
         escaped += f'<span class="more">… {rest:,} more characters</span>'

@@ -56,7 +56,7 @@ def render(report: RunReport | Mapping[str, Any]) -> str:
         sections.over_time(values),
         sections.problems(values),
         sections.failures(values["failures"], total=_erring(values)),
-        sections.rows_of("Samples", values["samples"]),
+        sections.sampled(values["samples"]),
         sections.slowest(values["slowest"]),
         sections.job(values),
         tag("footer", "Written by corpusmill. This page loads nothing and sends nothing."),

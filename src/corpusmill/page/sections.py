@@ -258,8 +258,14 @@ def _counts(title: str, what: str, counts: Mapping[str, int]) -> Markup | None:
         tag("tr", tag("td", name.replace("_", " ")), tag("td", f"{number:,}", class_="number"))
         for name, number in ordered
     ]
-    head = tag("tr", tag("th", what), tag("th", "times", class_="number"))
-    return tag("div", tag("h3", title), tag("table", tag("thead", head), tag("tbody", rows)), class_="card")
+    table = tag("table", _head({what: False, "times": True}), tag("tbody", rows))
+    return tag("div", tag("h3", title), table, class_="card")
+
+
+def _head(columns: Mapping[str, bool]) -> Markup:
+    """Give the head of a table: the names of its columns, and whether they hold numbers."""
+    cells = [tag("th", name, class_="number" if numbers else None) for name, numbers in columns.items()]
+    return tag("thead", tag("tr", cells))
 
 
 def warnings(report: Values) -> Markup | None:
@@ -275,12 +281,12 @@ def warnings(report: Values) -> Markup | None:
     return section("To know", *(tag("div", tag("p", line), class_="card warning") for line in said))
 
 
-def rows_of(title: str, samples: Sequence[Values]) -> Markup | None:
+def sampled(samples: Sequence[Values]) -> Markup | None:
     """Show rows with what went in and what came out, side by side; what several prompts read is shown once."""
     groups: dict[tuple[Any, ...], list[Values]] = {}
     for sample in samples:
         groups.setdefault((sample["row"], *sorted(sample["inputs"].items())), []).append(sample)
-    return section(title, *(_row(group) for group in groups.values()))
+    return section("Samples", *(_row(group) for group in groups.values()))
 
 
 def _row(samples: Sequence[Values]) -> Markup:
@@ -331,14 +337,13 @@ def failures(samples: Sequence[Values], *, total: int) -> Markup | None:
         )
         for sample in samples
     ]
-    names = (("row", 1), ("column", 0), ("outcome", 0), ("reason", 0), ("text", 0))
-    head = tag("tr", [tag("th", name, class_="number" if right else None) for name, right in names])
+    head = _head({"row": True, "column": False, "outcome": False, "reason": False, "text": False})
     more = f"{len(samples):,} of {total:,}; all of them: corpusmill failures, with the output's path"
     return section(
         "Rows without a usable answer",
         tag(
             "div",
-            tag("table", tag("thead", head), tag("tbody", rows), class_="failed-rows"),
+            tag("table", head, tag("tbody", rows), class_="failed-rows"),
             tag("p", more, class_="caption") if total > len(samples) else None,
             class_="card wide",
         ),
@@ -367,17 +372,18 @@ def slowest(samples: Sequence[Values]) -> Markup | None:
         )
         for sample in samples
     ]
-    names = (
-        ("row", 1),
-        ("column", 0),
-        ("took", 1),
-        ("attempts", 1),
-        ("outcome", 0),
-        ("characters in", 1),
-        ("out", 1),
+    head = _head(
+        {
+            "row": True,
+            "column": False,
+            "took": True,
+            "attempts": True,
+            "outcome": False,
+            "characters in": True,
+            "out": True,
+        }
     )
-    head = tag("tr", [tag("th", name, class_="number" if right else None) for name, right in names])
-    table = tag("table", tag("thead", head), tag("tbody", rows))
+    table = tag("table", head, tag("tbody", rows))
     return section("Slowest rows", tag("div", table, class_="card wide"))
 
 
