@@ -72,6 +72,12 @@ class SinkError(UsageError):
     """The sink cannot be written as asked: not empty, of another job, not writable, held by another run."""
 
 
+class SinkHeldError(SinkError):
+    """Another run holds the sink: the same call works once that one has ended."""
+
+    exit_code: ClassVar[int] = 3
+
+
 class StoreError(CorpusmillError):
     """The store cannot be used: unreadable, truncated, of a newer format, on a network file system, disk full."""
 

@@ -81,6 +81,7 @@ def raising(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
 
 CODES = {
     "ComeBackLaterError": 3,
+    "SinkHeldError": 3,
     "BudgetUsedUpError": 4,
     "InterruptedRunError": 130,
     "JobStoppedError": 130,
@@ -94,7 +95,7 @@ CODES = {
 def test_each_kind_of_error_has_the_exit_code_that_the_help_states(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], kind: type[errors.CorpusmillError]
 ) -> None:
-    """1 unless it is wrong usage, a quota, a budget or an interruption; the message comes without a traceback."""
+    """1 unless it is wrong usage, a wait, a budget or an interruption; the message comes without a traceback."""
     raising(monkeypatch, kind("what happened"))
     assert main(["schema"]) == CODES.get(kind.__name__, 1)
     assert capsys.readouterr() == ("", "corpusmill: what happened\n")

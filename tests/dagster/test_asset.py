@@ -26,6 +26,8 @@ from corpusmill.errors import (
     AuthenticationError,
     ComeBackLaterError,
     EndpointDownError,
+    SinkError,
+    SinkHeldError,
     SourceError,
     SourceUnreachableError,
     UsageError,
@@ -341,6 +343,8 @@ def test_a_quota_that_resets_soon_is_waited_for_and_one_that_resets_later_fails(
     assert verdict_on(EndpointDownError("down"), now=now, waits=0).again
     assert verdict_on(SourceUnreachableError("no network"), now=now, waits=0).again
     assert not verdict_on(SourceError("no such file"), now=now, waits=0).again
+    assert verdict_on(SinkHeldError("held"), now=now, waits=0).again
+    assert not verdict_on(SinkError("of another job"), now=now, waits=0).again
 
 
 def test_lineage_knows_columns_that_are_not_kept_and_names_with_dots(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from corpusmill.errors import SinkError
+from corpusmill.errors import SinkError, SinkHeldError
 from corpusmill.tables import open_sink
 from corpusmill.tables.layout import Layout, layout_of
 from corpusmill.tables.lock import LEASE, locked
@@ -30,8 +30,11 @@ with open_sink(sys.argv[1]).lock():
 def test_a_second_run_is_refused_and_told_who_holds_the_sink(tmp_path: Path, name: str) -> None:
     """In the same process too; afterwards the sink is free, and nothing is left of the lock."""
     with open_sink(tmp_path / name).lock():
-        with pytest.raises(SinkError, match=rf"{name} is being written by process {os.getpid()} on "):
+        with pytest.raises(
+            SinkHeldError, match=rf"{name} is being written by process {os.getpid()} on "
+        ) as held:
             open_sink(tmp_path / name).lock().__enter__()
+        assert held.value.exit_code == 3  # the same command works later, which is no wrong usage
         with open_sink(tmp_path / f"other-{name}").lock():
             pass
     with open_sink(tmp_path / name).lock():
@@ -50,7 +53,7 @@ def test_a_lock_dies_with_its_process(tmp_path: Path, bucket: str, where: str) -
     assert holder.stdin is not None
     assert holder.stdout.readline() == "held\n"
     try:
-        with pytest.raises(SinkError, match=f"is being written by process {holder.pid} on "):
+        with pytest.raises(SinkHeldError, match=f"is being written by process {holder.pid} on "):
             open_sink(sink).lock().__enter__()
     finally:
         holder.send_signal(signal.SIGKILL)

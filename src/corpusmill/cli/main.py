@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 EPILOG = (
-    "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 come back later (a quota is used up, a job is stopping), "
-    "4 budget used up, 130 interrupted."
+    "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 come back later (a quota is used up, another run holds the "
+    "sink, a job is stopping), 4 budget used up, 130 interrupted."
 )
 
 

@@ -19,6 +19,7 @@ from corpusmill.errors import (
     PromptError,
     RunEndedError,
     SinkError,
+    SinkHeldError,
     SourceChangedError,
     SourceError,
     SourceUnreachableError,
@@ -107,7 +108,7 @@ def verdict_on(  # noqa: C901, PLR0912 - a table of cases
         case JobStoppedError():
             # Somebody has stopped its transform job, and would not thank us for another one.
             return Verdict(advice="What was answered is kept.", metadata=metadata)
-        case TooManyFailuresError() | SourceUnreachableError():
+        case TooManyFailuresError() | SourceUnreachableError() | SinkHeldError():
             return Verdict(again=True, metadata=metadata)
         case UsageError() | StoreMissError():
             return Verdict(metadata=metadata)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from corpusmill.errors import SinkError
+from corpusmill.errors import SinkError, SinkHeldError
 from corpusmill.tables.storage import failures_as
 
 if TYPE_CHECKING:
@@ -44,7 +44,8 @@ def locked(
     """Hold the sink. `clock` tells the seconds since the epoch.
 
     Raises:
-        SinkError: another run holds it; names the holder. Or the place cannot be written.
+        SinkHeldError: another run holds it; names the holder.
+        SinkError: the place cannot be written.
     """
     hold = _locked_locally(layout) if layout.target.local else _locked_by_note(layout, clock, sleep)
     with hold:
@@ -83,8 +84,8 @@ def _acquire(path: str, shown: str) -> int:
             raise _held_by(shown, holder)
 
 
-def _held_by(shown: str, holder: str) -> SinkError:
-    return SinkError(f"{shown} is being written by {holder}; wait for it to end, or end it")
+def _held_by(shown: str, holder: str) -> SinkHeldError:
+    return SinkHeldError(f"{shown} is being written by {holder}; wait for it to end, or end it")
 
 
 def _still_there(handle: int, path: str) -> bool:

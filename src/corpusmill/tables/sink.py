@@ -177,7 +177,8 @@ class Sink:
         """Hold the sink against other runs, and first clear what dead ones left behind.
 
         Raises:
-            SinkError: another run holds it; names the holder. Or the place cannot be written.
+            SinkHeldError: another run holds it; names the holder.
+            SinkError: the place cannot be written.
         """
         with locked(self.layout):
             self.recover()
