@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -16,7 +17,7 @@ from corpusmill.errors import (
     UsageError,
 )
 from corpusmill.tables import SinkSpec, SourceSpec, open_sink, open_source, read
-from corpusmill.tables.storage import place_of
+from corpusmill.tables.storage import failures_as, place_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -144,6 +145,26 @@ def test_an_object_store_that_is_away_is_not_the_jobs_fault(
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:1")
     with pytest.raises(SourceUnreachableError, match=r"cannot read s3://.*/in.parquet"):
         open_source(f"{bucket}/in.parquet")
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (OSError(errno.EIO, "Input/output error"), SourceUnreachableError),
+        (OSError("When reading: AWS Error SLOW_DOWN during GetObject operation"), SourceUnreachableError),
+        (PermissionError(errno.EACCES, "Permission denied"), SourceError),
+        (OSError("When reading: AWS Error ACCESS_DENIED during GetObject operation"), SourceError),
+        (pa.ArrowInvalid("Parquet magic bytes not found in footer"), SourceError),
+    ],
+    ids=["a disk", "a busy service", "rights", "rights on S3", "what it holds"],
+)
+def test_a_source_is_unreachable_where_time_may_help(
+    tmp_path: Path, error: Exception, kind: type[SourceError]
+) -> None:
+    """Rights and what a file holds are for somebody to mend, and end a task for good."""
+    with pytest.raises(SourceError) as refused, failures_as(SourceError, "cannot read", place_of(tmp_path)):
+        raise error
+    assert type(refused.value) is kind
 
 
 @pytest.mark.parametrize(

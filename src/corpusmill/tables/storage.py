@@ -228,7 +228,7 @@ def failures_as(kind: type[UsageError], what: str, place: Place) -> Iterator[Non
         yield
     except (OSError, pa.ArrowException) as error:
         missing = _no_bucket(place, error)
-        if kind is SourceError and isinstance(error, OSError) and not missing:
+        if kind is SourceError and isinstance(error, OSError) and not (missing or _forbidden(error)):
             kind = SourceUnreachableError
         reason = missing or f"{_reason(error)}{_room(place, error)}"
         raise kind(f"{what} {place.shown}: {reason}") from error
@@ -256,6 +256,11 @@ def _no_bucket(place: Place, error: BaseException) -> str | None:
     if place.local or "NO_SUCH_BUCKET" not in str(error):
         return None
     return f"there is no bucket {place.path.partition('/')[0]!r}; create it, or mend its name"
+
+
+def _forbidden(error: OSError) -> bool:
+    """Whether it is a matter of rights, which somebody has to give first; S3 says so in words alone."""
+    return error.errno in {errno.EACCES, errno.EPERM} or "ACCESS_DENIED" in str(error)
 
 
 def _room(place: Place, error: BaseException) -> str:
