@@ -190,10 +190,14 @@ def demonstrate(folder: Path, base_url: str) -> int:
 
 def play_acts(folder: Path, base_url: str) -> None:
     """Show the same corpus as a Dag of Airflow, as an asset of Dagster, and through Amazon SageMaker."""
+
+    def requests() -> int:
+        return int(stats(base_url)["requests"])
+
     heading("The same job as a Dag of Airflow: every answer comes from the store")
-    importlib.import_module("demo_airflow").act(folder, base_url)
+    importlib.import_module("demo_airflow").act(folder, requests)
     heading("And as an asset of Dagster: likewise")
-    importlib.import_module("demo_dagster").act(folder, base_url)
+    importlib.import_module("demo_dagster").act(folder, requests)
     heading("And through Amazon SageMaker: a transform job, then real time; both are local fakes")
     importlib.import_module("demo_sagemaker").act(folder)
 

@@ -12,10 +12,10 @@ import json
 import os
 import subprocess
 import sys
-import urllib.request
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 DAG = """\
@@ -48,14 +48,8 @@ with open(sys.argv[2], "w", encoding="utf-8") as file:
 """
 
 
-def requests(base_url: str) -> int:
-    """Ask the fake endpoint how many requests it has had."""
-    with urllib.request.urlopen(base_url.removesuffix("/v1") + "/stats") as response:
-        return int(json.load(response)["requests"])
-
-
-def act(folder: Path, base_url: str) -> None:
-    """Run the job of the folder as a Dag, and show that the endpoint was not asked."""
+def act(folder: Path, requests: Callable[[], int]) -> None:
+    """Run the job of the folder as a Dag, and show that the endpoint was not asked: `requests` counts what it was."""
     if importlib.util.find_spec("airflow") is None:
         print("Airflow is not installed here: pip install 'corpusmill[airflow]' shows this act.")
         return
@@ -65,7 +59,7 @@ def act(folder: Path, base_url: str) -> None:
     text = DAG.format(job=folder / "job.yaml", sink=folder / "enriched-by-airflow")
     (dags / "enrich_corpus.py").write_text(text, "utf-8")
     print("".join(f"  {line}\n" for line in text.splitlines()), flush=True)
-    before = requests(base_url)
+    before = requests()
     found = run(dags, folder / "airflow")
     if found is None:
         return
@@ -74,7 +68,7 @@ def act(folder: Path, base_url: str) -> None:
     print(f"  the Dag run: {found['state']}")
     print(f"  rows: {made['rows']:,}, asked for now: {made['live']:,}, from the store: {made['cached']:,}")
     print(f"  the task's link: {found['xcoms']['_link_ReportLink']}")
-    print(f"  The endpoint was asked {requests(base_url) - before} times.", flush=True)
+    print(f"  The endpoint was asked {requests() - before} times.", flush=True)
 
 
 def run(dags: Path, home: Path) -> dict[str, Any] | None:

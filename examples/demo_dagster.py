@@ -9,14 +9,13 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import io
-import json
 import logging
-import urllib.request
 import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     import dagster as dg
@@ -29,22 +28,16 @@ NUMBERS = {
 }
 
 
-def requests(base_url: str) -> int:
-    """Ask the fake endpoint how many requests it has had."""
-    with urllib.request.urlopen(base_url.removesuffix("/v1") + "/stats") as response:
-        return int(json.load(response)["requests"])
-
-
-def act(folder: Path, base_url: str) -> None:
-    """Materialise the job of the folder in Dagster, and show that the endpoint was not asked."""
+def act(folder: Path, requests: Callable[[], int]) -> None:
+    """Materialise the job of the folder, and show that the endpoint was not asked: `requests` counts what it was."""
     if importlib.util.find_spec("dagster") is None:
         print("Dagster is not installed here: pip install 'corpusmill[dagster]' shows this act.")
         return
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        before = requests(base_url)
+        before = requests()
         results = materialise(folder)
-        asked = requests(base_url) - before
+        asked = requests() - before
     for name, numbers in results.items():
         shown = ", ".join(f"{said}: {numbers[key]}" for said, key in NUMBERS.items() if key in numbers)
         print(f"  asset {name:<20}{shown}")
