@@ -19,7 +19,6 @@ from corpusmill.engine.fitting import fit_of
 from corpusmill.engine.ladder import stored_answer
 from corpusmill.errors import SinkError
 from corpusmill.plan import plan_run
-from corpusmill.rows.fit import learn_fit
 from corpusmill.rows.render import Renderer, characters
 from corpusmill.rows.script import script_of_messages
 from corpusmill.rows.seen import SeenKeys
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
     from corpusmill.plan import Plan
     from corpusmill.policy import Budget
     from corpusmill.prompts.prompt import Prompt
-    from corpusmill.rows.fit import Fit
     from corpusmill.rows.render import Asked
     from corpusmill.store import Entry, Store
     from corpusmill.tables import Sink
@@ -164,11 +162,7 @@ class _Counting:
         self._renderers = [
             Renderer(prompt, identity=endpoint.identity, check=endpoint.check) for prompt in job.prompts
         ]
-        self._fit: Fit | None = None
-        if store is not None:
-            self._fit = fit_of(store, endpoint)
-        elif self._context is not None:
-            self._fit = learn_fit(self._context, ())
+        self._fit = fit_of(store, endpoint)
         self._seen = SeenKeys()
         self.counts = [Counts() for _ in job.prompts]
         self.rows = 0

@@ -15,12 +15,12 @@ SAMPLES = 2_000
 """The newest answers of a model that are looked at."""
 
 
-def fit_of(store: Store, endpoint: Endpoint) -> Fit | None:
-    """Learn how long a request may be; None where the size of the context is not known."""
+def fit_of(store: Store | None, endpoint: Endpoint) -> Fit | None:
+    """Learn how long a request may be, without a store from nothing; None where the context's size is not known."""
     context = endpoint.capabilities.context_tokens
     if context is None:
         return None
-    samples = store.usage_samples(model=endpoint.model, limit=SAMPLES)
+    samples = () if store is None else store.usage_samples(model=endpoint.model, limit=SAMPLES)
     return learn_fit(
         context,
         [Counted(one.script, one.characters, one.prompt_tokens, one.completion_tokens) for one in samples],

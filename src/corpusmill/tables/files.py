@@ -21,7 +21,7 @@ from corpusmill.tables.locate import IPC
 from corpusmill.tables.storage import failures_as
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from pyarrow import compute as pc
 
@@ -167,12 +167,16 @@ def _parquet_batches(
                 skip = 0
                 continue
             width = _rows_at_a_time(file, group, columns)
-            for batch in file.iter_batches(width, row_groups=[group], columns=list(columns)):
-                if skip >= batch.num_rows:
-                    skip -= batch.num_rows
-                    continue
-                yield batch.slice(skip)
-                skip = 0
+            yield from skipping(file.iter_batches(width, row_groups=[group], columns=list(columns)), skip)
+            skip = 0
+
+
+def skipping(batches: Iterable[pa.RecordBatch], skip: int) -> Iterator[pa.RecordBatch]:
+    """What is left of the batches after the first `skip` rows."""
+    for batch in batches:
+        if skip < batch.num_rows:
+            yield batch.slice(skip)
+        skip = max(0, skip - batch.num_rows)
 
 
 def rows_without_columns(rows: int) -> pa.RecordBatch:
@@ -209,11 +213,5 @@ def _ipc_batches(
         else:
             file = stack.enter_context(ipc.open_file(raw))
             batches = (file.get_batch(position) for position in range(file.num_record_batches))
-        for batch in batches:
-            if skip >= batch.num_rows:
-                skip -= batch.num_rows
-                continue
-            yield (batch.select(list(columns)) if columns else rows_without_columns(batch.num_rows)).slice(
-                skip
-            )
-            skip = 0
+        for batch in skipping(batches, skip):
+            yield batch.select(list(columns)) if columns else rows_without_columns(batch.num_rows)

@@ -22,6 +22,7 @@ from corpusmill.tables.files import (
     promising_groups,
     read_batches,
     rows_without_columns,
+    skipping,
 )
 from corpusmill.tables.locate import FileState, check_state, look_at
 from corpusmill.tables.schemas import fitted, without_views
@@ -177,14 +178,6 @@ def where(batch: pa.RecordBatch, condition: pc.Expression) -> pa.RecordBatch:
 
 def _is_view(type_: pa.DataType) -> bool:
     return bool(pt.is_string_view(type_) or pt.is_binary_view(type_))
-
-
-def skipping(batches: Iterator[pa.RecordBatch], skip: int) -> Iterator[pa.RecordBatch]:
-    """What is left of the batches after the first `skip` rows."""
-    for batch in batches:
-        if skip < batch.num_rows:
-            yield batch.slice(skip)
-        skip = max(0, skip - batch.num_rows)
 
 
 def gathered(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
