@@ -120,7 +120,9 @@ def test_runs_and_whole_short_texts_are_quotations(message: str, own: list[str],
 def test_a_page_with_entities_is_read_before_it_is_compared() -> None:
     """Entities are for whoever reads pages to undo; here they are letters, which break a run."""
     text = "one's two's three's four's five's"
-    assert unquoted(html.unescape(html.escape(text)), [text]) == GAP + "'s"[2:]
+    page = html.escape(text)
+    assert unquoted(page, [text]) == page
+    assert unquoted(html.unescape(page), [text]) == GAP
 
 
 def test_the_texts_of_messages_and_cells_are_found() -> None:
