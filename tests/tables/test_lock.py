@@ -42,6 +42,22 @@ def test_a_second_run_is_refused_and_told_who_holds_the_sink(tmp_path: Path, nam
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_run_from_within_the_sink_and_one_from_elsewhere_exclude_each_other(
+    tmp_path: Path, order: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To the one the folder cannot be renamed, to the other it can."""
+    (tmp_path / "out").mkdir()
+    first, second = [tmp_path / "out", tmp_path][::order]
+    monkeypatch.chdir(first)
+    with open_sink(tmp_path / "out").lock():
+        monkeypatch.chdir(second)
+        with pytest.raises(SinkHeldError):
+            open_sink(tmp_path / "out").lock().__enter__()
+    with open_sink(tmp_path / "out").lock():
+        pass
+
+
 @pytest.mark.parametrize("where", ["local", "s3"])
 def test_a_lock_dies_with_its_process(tmp_path: Path, bucket: str, where: str) -> None:
     """While the other process lives the sink is held, and when it was killed the sink is free at once."""

@@ -54,20 +54,31 @@ def locked(
 
 @contextlib.contextmanager
 def _locked_locally(layout: Layout) -> Iterator[None]:
-    place = layout.target.beside(f"{layout.hidden}.lock") if layout.beside else layout.sidecars / ".lock"
-    with failures_as(SinkError, "cannot write", layout.target):
-        place.parent.make_folder()
-        if not layout.beside and not os.access(layout.target.path, os.W_OK):
-            # What is staged within the sidecars could be written, and would never get to where it belongs.
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-        handle = _acquire(place.path, layout.target.shown)
-    try:
+    target = layout.target
+    beside, within = target.beside(f"{layout.hidden}.lock"), layout.sidecars / ".lock"
+    if layout.beside:
+        places = [beside]
+    elif os.path.ismount(target.path) or not os.access(target.parent.path, os.W_OK):
+        places = [within]
+    else:
+        # It is the working folder of this process, and to another one it may be a folder like any other.
+        places = [beside, within]
+    with contextlib.ExitStack() as held:
+        with failures_as(SinkError, "cannot write", target):
+            for place in places:
+                place.parent.make_folder()
+                if not layout.beside and not os.access(target.path, os.W_OK):
+                    # What is staged within the sidecars could be written, and would never get to where it belongs.
+                    raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+                held.callback(_release, place.path, _acquire(place.path, target.shown))
         yield
-    finally:
-        # Removed while it is still held: whoever waits for the name finds a new file.
-        with contextlib.suppress(OSError):
-            Path(place.path).unlink()
-        os.close(handle)
+
+
+def _release(path: str, handle: int) -> None:
+    # Removed while it is still held: whoever waits for the name finds a new file.
+    with contextlib.suppress(OSError):
+        Path(path).unlink()
+    os.close(handle)
 
 
 def _acquire(path: str, shown: str) -> int:
