@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import json
-import logging
 import os
 import pydoc_data.topics
 import shutil
@@ -82,10 +81,7 @@ def command(*arguments: str) -> dict[str, Any]:
 @contextlib.contextmanager
 def amazon() -> Iterator[tuple[FakeSageMaker, str]]:
     """Run a fake SageMaker and an S3 server with a bucket, and let this process's children find the credentials."""
-    import boto3
-    from moto.server import ThreadedMotoServer
-
-    from corpusmill.testing.sagemaker import FakeSageMaker
+    from corpusmill.testing.sagemaker import FakeSageMaker, s3_server
     from corpusmill.testing.sagemaker.server import KEY
 
     os.environ |= {
@@ -94,19 +90,9 @@ def amazon() -> Iterator[tuple[FakeSageMaker, str]]:
         "AWS_CONFIG_FILE": os.devnull,
         "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
     }
-    logging.getLogger("werkzeug").setLevel(logging.CRITICAL)
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    s3 = boto3.client("s3", endpoint_url=f"http://{host}:{port}", region_name="eu-north-1")
-    s3.create_bucket(Bucket="demo", CreateBucketConfiguration={"LocationConstraint": "eu-north-1"})
-    try:
-        with FakeSageMaker(s3=s3) as fake:
-            fake.container.poison = POISON
-            yield fake, f"http://{host}:{port}"
-    finally:
-        s3.close()
-        server.stop()
+    with s3_server("demo") as (s3, s3_url), FakeSageMaker(s3=s3) as fake:
+        fake.container.poison = POISON
+        yield fake, s3_url
 
 
 def build_corpora(folder: Path) -> None:

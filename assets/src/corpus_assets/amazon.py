@@ -6,14 +6,12 @@ holds is then gone, and the next submission begins anew.
 """
 
 import json
-import logging
 import os
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-REGION = "eu-north-1"
 BUCKET = "corpus"
 IDLE_SECONDS = 900.0
 START_SECONDS = 60.0
@@ -69,26 +67,9 @@ def start(note: Path) -> None:
 
 def serve(note: Path) -> None:
     """Serve until nobody has asked for a while."""
-    import boto3
-    from moto.server import ThreadedMotoServer
+    from corpusmill.testing.sagemaker import FakeSageMaker, s3_server
 
-    from corpusmill.testing.sagemaker import FakeSageMaker
-    from corpusmill.testing.sagemaker.server import KEY
-
-    logging.getLogger("werkzeug").setLevel(logging.CRITICAL)
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    s3_url = f"http://{host}:{port}"
-    s3 = boto3.client(
-        "s3",
-        endpoint_url=s3_url,
-        region_name=REGION,
-        aws_access_key_id=KEY.key,
-        aws_secret_access_key=KEY.secret,
-    )
-    s3.create_bucket(Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": REGION})
-    with FakeSageMaker(s3=s3, region=REGION, object_seconds=0.5) as fake:
+    with s3_server(BUCKET) as (s3, s3_url), FakeSageMaker(s3=s3, object_seconds=0.5) as fake:
         written = note.with_suffix(".written")
         written.write_text(json.dumps({"sagemaker": fake.url, "s3": s3_url, "pid": os.getpid()}), "utf-8")
         written.replace(note)

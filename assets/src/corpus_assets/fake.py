@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import dagster as dg
 from pydantic import PrivateAttr
 
-from corpus_assets.amazon import BUCKET, REGION, addresses
+from corpus_assets.amazon import BUCKET, addresses
 from corpus_assets.places import folder
 from corpusmill import OpenAICompatible, SageMakerTransform
 from corpusmill.dagster import EndpointResource
@@ -37,7 +37,7 @@ class FakeAmazonResource(EndpointResource):
     def endpoint(self, model: str | None = None) -> SageMakerTransform:
         """Give the endpoint for a model, and start the fake SageMaker unless it runs."""
         from corpusmill.endpoints.sagemaker.credentials import aws_credentials
-        from corpusmill.testing.sagemaker.server import KEY
+        from corpusmill.testing.sagemaker.server import KEY, REGION
 
         sagemaker, s3 = addresses(folder())
         name = model or self.model or "tildeopen-30b-64k"

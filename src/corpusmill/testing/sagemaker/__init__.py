@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from corpusmill.testing.sagemaker.faults import FAULTS
+    from corpusmill.testing.sagemaker.s3 import s3_server
     from corpusmill.testing.sagemaker.server import FakeSageMaker
     from corpusmill.testing.sagemaker.signatures import AccessKey
 
-__all__ = ["FAULTS", "AccessKey", "FakeSageMaker"]
+__all__ = ["FAULTS", "AccessKey", "FakeSageMaker", "s3_server"]
 
-_HOMES = {"FAULTS": "faults", "AccessKey": "signatures", "FakeSageMaker": "server"}
+_HOMES = {"FAULTS": "faults", "AccessKey": "signatures", "FakeSageMaker": "server", "s3_server": "s3"}
 
 
 def __getattr__(name: str) -> Any:
