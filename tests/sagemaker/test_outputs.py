@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corpusmill.exchange import read_completion
-from corpusmill.transform.failures import blame_for
 from corpusmill.transform.keys import KeyNumbers, LineKey, read_keys
 from corpusmill.transform.lines import (
     LineAnswer,
@@ -23,6 +22,7 @@ from corpusmill.transform.lines import (
     split_lines,
     wrap,
 )
+from corpusmill.transform.settling import blame_for
 from corpusmill.transform.shards import Spool
 
 if TYPE_CHECKING:

@@ -89,7 +89,7 @@ def judge(
     `troubles` say why jobs could not be looked at, which says nothing of the jobs. Submissions that nobody has tried to
     look at go on uncounted, and come first at the next look.
     """
-    from corpusmill.transform.filling import TERMINAL
+    from corpusmill.transform.settling import TERMINAL
 
     verdict = Verdict(ended={}, given_up={}, waits={}, awaited={})
     looked: dict[str, Awaited] = {}

@@ -13,16 +13,16 @@ import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from corpusmill.errors import EndpointError, InterruptedRunError, JobStoppedError, RunEndedError
+from corpusmill.errors import EndpointError, InterruptedRunError
 from corpusmill.killpoints import reach
 from corpusmill.transform.aws import Aws, Patience
 from corpusmill.transform.collecting import Collected, Collector
-from corpusmill.transform.failures import blame_for
 from corpusmill.transform.planning import Plan, Rows, plan_rows
-from corpusmill.transform.records import Ended, JobPlan, Records, Settled
+from corpusmill.transform.records import JobPlan, Records
 from corpusmill.transform.requests import job_request
+from corpusmill.transform.settling import TERMINAL, settlement, what_ends
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,14 +30,7 @@ if TYPE_CHECKING:
     from corpusmill.endpoints.sagemaker import SageMakerTransform
     from corpusmill.store.protocol import Membership
     from corpusmill.transform.planning import Refusal
-
-MOST_TRIES: Final = 3
-"""Jobs in a row that may fail for passing reasons of the service before the run ends."""
-
-MANY_SHARDS: Final = 3
-"""Shards of which surely not each one holds a bad line."""
-
-TERMINAL: Final = frozenset({"Completed", "Failed", "Stopped"})
+    from corpusmill.transform.records import Settled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,7 +206,7 @@ class Filler:
         if settled is None:
             return False
         self._collected.add(name)
-        ending = _what_ends(plan, settled)
+        ending = what_ends(plan, settled)
         if ending is not None:
             self._call(self.records.close, name)
             raise ending
@@ -333,58 +326,3 @@ class Filler:
         """Say that the output is committed: the jobs that it took are not needed any more."""
         for name in self.filled.jobs:
             self._call(self.records.close, name)
-
-
-def settlement(plan: JobPlan, described: dict[str, Any], sofar: Collected) -> Settled:
-    """Give what a job has come to that has ended, and of which so much was taken in."""
-    status = described["TransformJobStatus"]
-    failure = described.get("FailureReason")
-    reason = str(failure or f"the job ended as {status}")
-    missing = {number: places for number, places in sofar.missing.items() if places}
-    reasons = dict(sofar.reasons)
-    for number, shard in enumerate(plan.shards):
-        if number not in sofar.missing:
-            missing[number] = list(range(shard.rows))
-            reasons[number] = reason
-    return Settled(
-        ended=_ended(status, reason, missing=bool(missing)),
-        status=status,
-        # A job that has completed may lack lines all the same, and knows nothing of it.
-        reason=reason if failure else next(iter(reasons.values()), reason),
-        missing=missing,
-        reasons=reasons,
-    )
-
-
-def _what_ends(plan: JobPlan, settled: Settled) -> RunEndedError | None:
-    """Give the error that a job ends the run with; None when the run goes on."""
-    name = plan.name
-    again = "What it had answered is kept; when the cause is mended, the same command goes on"
-    if settled.ended == "lasting" or (settled.ended == "passing" and plan.tries + 1 >= MOST_TRIES):
-        times = f" ({plan.tries + 1} jobs in a row)" if plan.tries else ""
-        return EndpointError(
-            f"the transform job {name} has failed{times}, and not by its lines: {settled.reason}. {again}"
-        )
-    if settled.ended == "stopped":
-        return JobStoppedError(
-            f"the transform job {name} was stopped, and the service stores nothing of a stopped job; the same command "
-            "starts a new one"
-        )
-    nothing_came = len(settled.missing) == len(plan.shards) >= MANY_SHARDS
-    if settled.ended == "lines" and nothing_came and all(shard.fails == 1 for shard in plan.shards):
-        return EndpointError(
-            f"no shard of the transform job {name} was answered, for the second time: {settled.reason}. Look at its "
-            "logs (CloudWatch, /aws/sagemaker/TransformJobs); if single rows are to blame, make shard_rows smaller or "
-            f"give real_time. {again}"
-        )
-    return None
-
-
-def _ended(status: str, reason: str, *, missing: bool) -> Ended:
-    if status == "Stopped":
-        return "stopped"
-    if not missing:
-        return "completed"
-    if status == "Failed":
-        return blame_for(reason)
-    return "lines"

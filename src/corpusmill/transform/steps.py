@@ -13,9 +13,10 @@ from corpusmill.plan import plan_run, throwaway_key
 from corpusmill.store import open_store
 from corpusmill.transform.aws import Aws, Patience
 from corpusmill.transform.collecting import Collected, Collector
-from corpusmill.transform.filling import TERMINAL, Filler, settlement
+from corpusmill.transform.filling import Filler
 from corpusmill.transform.records import Records
 from corpusmill.transform.running import Filling, open_filler
+from corpusmill.transform.settling import TERMINAL, settlement
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from corpusmill.errors import CorpusmillError, EndpointError
 from corpusmill.transform.aws import PassingError, Patience
-from corpusmill.transform.filling import TERMINAL
+from corpusmill.transform.settling import TERMINAL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
