@@ -14,7 +14,7 @@ from tests.store.postgres_server import Cut, Line, Mode, Server
 
 from corpusmill.errors import StoreError
 from corpusmill.policy import Budget
-from corpusmill.store import Cost, PostgresStore, Release, Spend, Wanted
+from corpusmill.store import Cost, PostgresStore, ReadOnlyStore, Release, Spend, Wanted
 from corpusmill.store.postgres import outage
 from corpusmill.store.postgres.accounts import LEASE
 from corpusmill.store.postgres.links import Links, taken_apart
@@ -39,11 +39,13 @@ class Clock:
     def __init__(self) -> None:
         self.seconds = 1_000.0
         self.sleeps: list[float] = []
+        self.slept: Callable[[], None] = lambda: None
 
     def monotonic(self) -> float:
         return self.seconds
 
     def sleep(self, seconds: float) -> None:
+        self.slept()
         self.sleeps.append(seconds)
         self.seconds += seconds
 
@@ -259,6 +261,23 @@ def test_a_run_that_is_told_to_stop_waits_for_a_few_seconds_only(
         store.stats()
     assert sum(clock.sleeps) > outage.WAIT_SECONDS
     line.dead = False
+    store.close()
+
+
+def test_a_store_that_is_only_read_waits_likewise(line: Line, schema: str, clock: Clock) -> None:
+    """What a run is told of its store, and tells it, goes through to the one that it reads from."""
+    url = f"{line.url}&schema={schema}"
+    PostgresStore(url).close()
+    store = ReadOnlyStore(PostgresStore(url, read_only=True))
+    told: list[str | None] = []
+    clock.slept = lambda: told.append(store.waiting())
+    store.hurry()
+    line.dead = True
+    with pytest.raises(StoreError, match="postgresql"):
+        store.get_many([b"k" * 20])
+    assert told[0] is not None
+    assert "the run ends in 5 s" in told[0]
+    assert sum(clock.sleeps) < outage.LAST_SECONDS + 2 * outage.LONGEST_PAUSE
     store.close()
 
 
