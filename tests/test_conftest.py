@@ -80,21 +80,25 @@ def test_a_child_cannot_connect_beyond_this_machine() -> None:
     assert "tests speak to this machine only" in child.stderr
 
 
-@pytest.mark.parametrize(("required", "expected"), [("0", "1 skipped"), ("1", "1 error")])
-def test_a_missing_system_package_is_named(tmp_path: Path, required: str, expected: str) -> None:
-    """Without its program a test is skipped with the package's name, or fails where it is required."""
-    (tmp_path / "conftest.py").write_bytes(Path(__file__).with_name("conftest.py").read_bytes())
-    (tmp_path / "offline").symlink_to(Path(__file__).with_name("offline"))
-    (tmp_path / "test_it.py").write_text(
-        "import pytest\n\n@pytest.mark.needs_system('no-such-program')\ndef test_it(): raise SystemError\n"
-    )
-    run = subprocess.run(
-        [sys.executable, "-m", "pytest", "-rs", "-c", os.devnull, "-p", "no:cacheprovider", str(tmp_path)],
+def ran(folder: Path, source: str, required: str) -> subprocess.CompletedProcess[str]:
+    """Run a file of tests in a folder, under the `conftest.py` of this one."""
+    (folder / "conftest.py").write_bytes(Path(__file__).with_name("conftest.py").read_bytes())
+    (folder / "offline").symlink_to(Path(__file__).with_name("offline"))
+    (folder / "test_it.py").write_text(f"import pytest\n\n{source}\n")
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-rs", "-c", os.devnull, "-p", "no:cacheprovider", str(folder)],
         env={**os.environ, "CORPUSMILL_REQUIRE_SYSTEM": required, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True,
         text=True,
         check=False,
     )
+
+
+@pytest.mark.parametrize(("required", "expected"), [("0", "1 skipped"), ("1", "1 error")])
+def test_a_missing_system_package_is_named(tmp_path: Path, required: str, expected: str) -> None:
+    """Without its program a test is skipped with the package's name, or fails where it is required."""
+    source = "@pytest.mark.needs_system('no-such-program')\ndef test_it(): raise SystemError"
+    run = ran(tmp_path, source, required)
     assert "needs the system package no-such-program" in run.stdout
     assert expected in run.stdout
     assert run.returncode == int(required)
@@ -115,16 +119,7 @@ def test_a_skip_that_nobody_expects_fails_where_everything_is_required(
     tmp_path: Path, source: str, required: str, *, fails: bool
 ) -> None:
     """In a test and in a whole file; elsewhere it is a skip like any other."""
-    (tmp_path / "conftest.py").write_bytes(Path(__file__).with_name("conftest.py").read_bytes())
-    (tmp_path / "offline").symlink_to(Path(__file__).with_name("offline"))
-    (tmp_path / "test_it.py").write_text(f"import pytest\n\n{source}\n\ndef test_other(): pass\n")
-    run = subprocess.run(
-        [sys.executable, "-m", "pytest", "-rs", "-c", os.devnull, "-p", "no:cacheprovider", str(tmp_path)],
-        env={**os.environ, "CORPUSMILL_REQUIRE_SYSTEM": required, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    run = ran(tmp_path, f"{source}\n\ndef test_other(): pass", required)
     nothing_ran = pytest.ExitCode.NO_TESTS_COLLECTED if "importorskip" in source else pytest.ExitCode.OK
     assert run.returncode == (1 if fails and required == "1" else nothing_ran), run.stdout
     assert ("though CORPUSMILL_REQUIRE_SYSTEM=1" in run.stdout) == (fails and required == "1")
