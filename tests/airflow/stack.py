@@ -301,10 +301,8 @@ def free_port() -> int:
 
 def main(folder: Path) -> None:
     """Run an Airflow until it is interrupted or told to end; then everything that it started ends with it."""
-    for number in (
-        signal.SIGINT,
-        signal.SIGTERM,
-    ):  # a shell lets what it starts in the background ignore the first
+    # A shell lets what it starts in the background ignore SIGINT.
+    for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     with Stack(folder) as stack:
         sys.stdout.write(f"{stack.base_url}  user {USER}, password {stack.password}\n")

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     LoadDag = Callable[..., ModuleType]
     RunDag = Callable[..., Any]
 
-ONE_TASK = """
+DAG = """
 from airflow.sdk import DAG
 from corpusmill.airflow import EnrichOperator
 
-with DAG("one_task", schedule=None) as dag:
+with DAG(dag_id, schedule=None, params={"day": "2026-01-31"}) as dag:
     EnrichOperator(
         task_id="translate",
         source=folder + "/corpus.parquet",
@@ -38,9 +38,16 @@ with DAG("one_task", schedule=None) as dag:
         prompts=[{"translate": {"column": "text", "into": "text_lv", "from": "en", "to": "lv"}}],
         endpoint={"openai_compatible": {"base_url": base_url, "model": "fake"}},
         store="sqlite:///" + folder + "/store.db",
-        params={"day": "2026-01-31"},
+        **options,
     )
 """
+
+
+def dag_of(load_dag: LoadDag, corpus: Path, endpoint: FakeEndpoint, dag_id: str, **options: Any) -> Any:
+    """Make a Dag of one task that translates the corpus, with these options beside the usual ones."""
+    return load_dag(
+        DAG, dag_id=dag_id, folder=str(corpus.parent), base_url=endpoint.base_url, options=options
+    ).dag
 
 
 def test_a_task_enriches_a_table_and_leaves_a_small_manifest(
@@ -48,8 +55,7 @@ def test_a_task_enriches_a_table_and_leaves_a_small_manifest(
 ) -> None:
     """With faults on, all rows are written, templates are filled in, and XCom holds counts and no text."""
     endpoint = fake_endpoint_factory(faults={"500": 0.2, "429": 0.1}, seed=3)
-    module = load_dag(ONE_TASK, folder=str(corpus.parent), base_url=endpoint.base_url)
-    ran = run_dag(module.dag)
+    ran = run_dag(dag_of(load_dag, corpus, endpoint, "one_task"))
     assert ran.state == "success"
     made = ran.xcom("translate")
     assert made["rows"] == 60
@@ -156,24 +162,6 @@ def test_shards_are_planned_mapped_and_committed_as_one(
     assert "sk-planted" not in str(ran.xcoms) + str(event.extra)
 
 
-QUOTA = """
-from datetime import timedelta
-from airflow.sdk import DAG
-from corpusmill.airflow import EnrichOperator
-
-with DAG("quota", schedule=None) as dag:
-    EnrichOperator(
-        task_id="translate",
-        source=folder + "/corpus.parquet",
-        sink=folder + "/quota",
-        prompts=[{"translate": {"column": "text", "into": "text_lv", "from": "en", "to": "lv"}}],
-        endpoint={"openai_compatible": {"base_url": base_url, "model": "fake"}},
-        store="sqlite:///" + folder + "/quota.db",
-        limits={"concurrency": 4},
-    )
-"""
-
-
 def test_a_used_up_quota_defers_the_task_until_it_resets(
     load_dag: LoadDag,
     run_dag: RunDag,
@@ -193,30 +181,11 @@ def test_a_used_up_quota_defers_the_task_until_it_resets(
     monkeypatch.setattr(QuotaResetTrigger, "run", noted)
     limits = RateLimits(requests_per_day=25, day_seconds=12)
     endpoint = fake_endpoint_factory(limits=limits)
-    module = load_dag(QUOTA, folder=str(corpus.parent), base_url=endpoint.base_url)
-    ran = run_dag(module.dag)
+    ran = run_dag(dag_of(load_dag, corpus, endpoint, "quota", limits={"concurrency": 4}))
     assert ran.state == "success"
     assert deferred
     assert endpoint.stats().computed_again == 0
     assert ran.xcom("translate")["outcomes"] == {"completed": 57, "skipped": 3}
-
-
-BROKEN = """
-from airflow.sdk import DAG
-from corpusmill.airflow import EnrichOperator
-
-with DAG("broken", schedule=None) as dag:
-    EnrichOperator(
-        task_id="translate",
-        source=folder + "/corpus.parquet",
-        sink=folder + "/broken",
-        prompts=[{"translate": {"column": "text", "into": "text_lv", "from": "en", "to": "lv"}}],
-        endpoint={"openai_compatible": {"base_url": base_url, "model": "fake"}},
-        store="sqlite:///" + folder + "/broken.db",
-        failures={"max_failed": 0.0},
-        retries=2,
-    )
-"""
 
 
 def test_too_many_failed_rows_fail_the_task_with_counts_and_no_text(
@@ -230,15 +199,13 @@ def test_too_many_failed_rows_fail_the_task_with_counts_and_no_text(
     fake_endpoint.script(
         lambda request, attempt: Fault("400") if "house 3 " in str(request["messages"]) else None
     )
-    module = load_dag(BROKEN, folder=str(corpus.parent), base_url=fake_endpoint.base_url)
-    module.dag.get_task("translate").retries = 0
-    ran = run_dag(module.dag)
+    ran = run_dag(dag_of(load_dag, corpus, fake_endpoint, "broken", failures={"max_failed": 0.0}))
     assert ran.state == "failed"
     log = "".join(capsys.readouterr())
     assert "2 failed" in log
     assert "errors: 2 " in log
     assert "strikes" not in log
-    assert not (corpus.parent / "broken").exists()
+    assert not (corpus.parent / "out-2026-01-31").exists()
 
 
 needs_retry_policies = pytest.mark.skipif(
@@ -252,8 +219,7 @@ def test_a_wrong_key_is_not_tried_again(
 ) -> None:
     """The task has retries, and fails at once all the same."""
     endpoint = fake_endpoint_factory(api_key="right")
-    module = load_dag(BROKEN, folder=str(corpus.parent), base_url=endpoint.base_url)
-    ran = run_dag(module.dag)
+    ran = run_dag(dag_of(load_dag, corpus, endpoint, "refused_key", retries=2))
     assert ran.state == "failed"
     assert ran.tries[("translate", -1)] == 1
     assert endpoint.stats().requests <= 2
