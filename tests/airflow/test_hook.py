@@ -165,3 +165,11 @@ def test_a_connection_is_tested_with_one_small_question(
         assert not works
         assert name == "no_model" or message.startswith(url)
         assert "0123456789" not in message
+
+
+def test_a_hook_that_is_given_no_connection_takes_that_of_its_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whose name Airflow proposes in its forms."""
+    made = {"conn_type": "sambanova", "password": KEY, "extra": {"model": "m"}}
+    monkeypatch.setenv("AIRFLOW_CONN_SAMBANOVA_DEFAULT", json.dumps(made))
+    assert SambaNovaHook().get_conn().model == "m"
+    assert OpenAICompatibleHook().conn_id == "openai_compatible_default"

@@ -36,10 +36,10 @@ class OpenAICompatibleHook(BaseHook):
     conn_type = "openai_compatible"
     hook_name = "OpenAI-compatible endpoint"
 
-    def __init__(self, conn_id: str = default_conn_name, *, model: str | None = None, **kwargs: Any) -> None:
-        """Name a connection; `model` is asked in place of the one that the connection names."""
+    def __init__(self, conn_id: str | None = None, *, model: str | None = None, **kwargs: Any) -> None:
+        """Name a connection, or leave it the default; `model` is asked in place of the one that it names."""
         super().__init__(**kwargs)
-        self.conn_id = conn_id
+        self.conn_id = self.default_conn_name if conn_id is None else conn_id
         self.model = model
 
     def get_conn(self) -> Endpoint:
@@ -64,10 +64,6 @@ class SambaNovaHook(OpenAICompatibleHook):
     default_conn_name = "sambanova_default"
     conn_type = "sambanova"
     hook_name = "SambaNova Cloud"
-
-    def __init__(self, conn_id: str = default_conn_name, *, model: str | None = None, **kwargs: Any) -> None:
-        """Name a connection; `model` is asked in place of the one that the connection names."""
-        super().__init__(conn_id, model=model, **kwargs)
 
 
 def endpoint_values(connection: Connection, *, model: str | None = None) -> dict[str, Any]:
