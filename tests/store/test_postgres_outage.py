@@ -371,6 +371,23 @@ def test_old_receipts_are_swept_when_somebody_joins(store: PostgresStore, url: s
     other.close()
 
 
+def test_of_several_servers_the_one_that_has_taken_over_is_found(
+    postgres_server: str, line: Line, schema: str, put_of: PutOf
+) -> None:
+    """A URL may name more than one; whoever loses the first goes on with the next."""
+    with Line(postgres_server) as other:
+        ports = [one.url.rpartition(":")[2].partition("/")[0] for one in (line, other)]
+        hosts = ",".join(f"127.0.0.1:{port}" for port in ports)
+        store = PostgresStore(
+            f"postgresql://postgres@{hosts}/postgres?sslmode=disable&target_session_attrs=read-write&schema={schema}"
+        )
+        owner = store.join("run").owner
+        line.dead = True
+        store.put_many(owner, [put_of("a")])
+        assert store.spend("run").requests == 1
+        store.close()
+
+
 def test_a_server_that_died_without_a_word_is_found_out_by_libpq(line: Line, schema: str) -> None:
     """Sockets are probed, unless the URL says how."""
     for option, expected in (("", "10"), ("&keepalives_idle=77", "77")):
