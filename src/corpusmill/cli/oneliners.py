@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from corpusmill.cli.run import QUIET, run_job
+from corpusmill.cli.run import json_option, limit_option, quiet_option, run_job
 from corpusmill.job import job_of
 from corpusmill.policy import DEFAULT_STORE
 
@@ -34,14 +34,10 @@ def job_options(command: Command) -> Command:
         click.option("--instruction", help="What else the model should mind."),
         click.option("--store", default=DEFAULT_STORE, show_default=True, help="URL of the store."),
         click.option("--concurrency", type=click.IntRange(min=1), help="The most requests in flight."),
-        click.option(
-            "--limit",
-            type=click.IntRange(min=1),
-            help="Preview: ask so many rows, print them, write no sink.",
-        ),
+        limit_option,
         click.option("--overwrite", is_flag=True, help="Remove all that lies in OUT, whoever wrote it."),
-        click.option("--json", "as_json", is_flag=True, help="Print the report as JSON, nothing else."),
-        click.option("--quiet", is_flag=True, help=QUIET),
+        json_option,
+        quiet_option,
     ]
     for option in reversed(options):
         command = option(command)

@@ -33,19 +33,25 @@ if TYPE_CHECKING:
     from corpusmill.job import Job
     from corpusmill.report import RunReport
 
-QUIET = "Show no progress and no summary; warnings, errors, --json and a preview are shown all the same."
+limit_option = click.option(
+    "--limit", type=click.IntRange(min=1), help="Preview: ask so many rows, print them, write no sink."
+)
+json_option = click.option(
+    "--json", "as_json", is_flag=True, help="Print the report as JSON on standard output, nothing else."
+)
+quiet_option = click.option(
+    "--quiet",
+    is_flag=True,
+    help="Show no progress and no summary; warnings, errors, --json and a preview are shown all the same.",
+)
 
 
 @click.command("run", short_help="Run a job file.")
 @click.argument("job", type=click.Path(dir_okay=False))
-@click.option(
-    "--limit", type=click.IntRange(min=1), help="Preview: ask so many rows, print them, write no sink."
-)
+@limit_option
 @click.option("--overwrite", is_flag=True, help="Remove all that lies in the sink, whoever wrote it.")
-@click.option(
-    "--json", "as_json", is_flag=True, help="Print the report as JSON on standard output, nothing else."
-)
-@click.option("--quiet", is_flag=True, help=QUIET)
+@json_option
+@quiet_option
 @click.option(
     "--progress-every",
     type=click.FloatRange(min=0.1),
