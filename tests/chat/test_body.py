@@ -161,7 +161,12 @@ def sagemaker(url: str) -> Endpoint:
 
 
 def ask_twice(
-    response: bytes, how: str, *, timeouts: Timeouts = CALM, describe: Callable[[str], Endpoint] = openai
+    response: bytes,
+    how: str,
+    *,
+    timeouts: Timeouts = CALM,
+    deadline: float | None = None,
+    describe: Callable[[str], Endpoint] = openai,
 ) -> Verdict:
     """Make two attempts one after the other; see that they mean the same and share no connection."""
 
@@ -170,7 +175,7 @@ def ask_twice(
             transport = default_transport(connections=1, timeouts=timeouts)
             client = open_client(describe(server.url), transport=transport, timeouts=timeouts)
             try:
-                first, second = [await client.send(REQUEST) for _ in range(2)]
+                first, second = [await client.send(REQUEST, deadline=deadline) for _ in range(2)]
             finally:
                 await client.aclose()
             assert type(first) is type(second)
@@ -205,6 +210,47 @@ def test_a_read_time_out_after_a_whole_answer_costs_nothing(respond: Callable[[b
     verdict = ask_twice(respond(ANSWER), "stall", timeouts=Timeouts(read=0.2))
     assert isinstance(verdict, Accepted), verdict
     assert verdict.notes == (UNENDED,)
+
+
+@pytest.mark.parametrize("describe", [openai, sagemaker])
+@pytest.mark.parametrize("how", ["stall", "drip"])
+@pytest.mark.parametrize("respond", [stated, chunked])
+def test_an_answer_that_is_whole_at_the_deadline_is_kept(
+    monkeypatch: pytest.MonkeyPatch,
+    respond: Callable[[bytes], bytes],
+    how: str,
+    describe: Callable[[str], Endpoint],
+) -> None:
+    """One that comes so late that its end is still waited for."""
+    monkeypatch.setattr(module, "LAST_BYTES", 60.0)
+    verdict = ask_twice(respond(ANSWER), how, deadline=0.2, describe=describe)
+    assert isinstance(verdict, Accepted), verdict
+    assert (verdict.completion.content, verdict.notes) == ("ā {}", (UNENDED,))
+
+
+@pytest.mark.parametrize("response", [b"", b"HTTP/1.1 200 OK\r\n", stated(ANSWER[:-1]), chunked(b" ")])
+def test_what_is_not_whole_at_the_deadline_is_too_slow(response: bytes) -> None:
+    """However far it has come; it may have been paid for."""
+    verdict = ask_twice(response, "stall", deadline=0.1)
+    assert isinstance(verdict, RetryAfter), verdict
+    assert (verdict.kind, verdict.possibly_paid) == ("too_slow", True)
+
+
+@pytest.mark.parametrize(("reason", "kept"), [(b'"stop"', True), (b"null", False)])
+def test_a_stream_that_only_pings_at_the_deadline_is_kept_once_it_has_its_finish_reason(
+    run: Run, *, reason: bytes, kept: bool
+) -> None:
+    """Its last event is not waited for any longer."""
+    event = (
+        b'data: {"choices": [{"index": 0, "delta": {"content": "Sveiki"}, "finish_reason": %b}]}\n\n' % reason
+    )
+    verdict = run(attempt(Late(event, *[b": ping\n\n"] * 100, seconds=10), streamed=True, deadline=300))
+    if kept:
+        assert isinstance(verdict, Accepted), verdict
+        assert (verdict.completion.content, verdict.notes) == ("Sveiki", ("stream_without_done",))
+    else:
+        assert isinstance(verdict, RetryAfter), verdict
+        assert verdict.kind == "too_slow"
 
 
 @pytest.mark.parametrize(
@@ -248,13 +294,15 @@ class Late(httpx.AsyncByteStream):
         self.closed = True
 
 
-async def attempt(body: httpx.AsyncByteStream, *, status: int = 200) -> Verdict:
+async def attempt(
+    body: httpx.AsyncByteStream, *, status: int = 200, streamed: bool = False, deadline: float | None = None
+) -> Verdict:
     """Make one attempt at a server that sends this body."""
     client = ChatClient(
-        OpenAICompatible("http://h.example/v1", "m", api_key="key"),
+        OpenAICompatible("http://h.example/v1", "m", api_key="key", stream=streamed),
         transport=httpx.MockTransport(lambda _: httpx.Response(status, stream=body)),
     )
-    return await client.send(REQUEST)
+    return await client.send(REQUEST, deadline=deadline)
 
 
 CUTS: dict[str, Sequence[bytes]] = {

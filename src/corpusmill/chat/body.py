@@ -54,13 +54,14 @@ class Held:
 class Body:
     """Takes the pieces of one body, and tells what they came to."""
 
-    __slots__ = ("_assembler", "_fault", "_held", "_mine", "_pieces", "_status")
+    __slots__ = ("_assembler", "_fault", "_held", "_mine", "_pieces", "_status", "overdue")
 
     def __init__(self, status: int, held: Held, *, streamed: bool) -> None:
         """Begin the body of a response with this status; `streamed` when it should be a stream of events.
 
-        `held` is shared by all bodies of a client.
+        `held` is shared by all bodies of a client. `overdue` tells, once it was read, that it had not ended in time.
         """
+        self.overdue = False
         self._held = held
         self._mine = 0
         self._status = status
@@ -68,25 +69,32 @@ class Body:
         self._pieces: list[bytes] = []
         self._fault: BaseException | None = None
 
-    async def read(self, stream: httpx.AsyncByteStream, incoming: AsyncIterator[bytes]) -> None:
-        """Read `incoming`, which is what `stream` carries freed of its content encoding; raise `TooLargeError`."""
+    async def read(
+        self, stream: httpx.AsyncByteStream, incoming: AsyncIterator[bytes], *, until: float | None
+    ) -> None:
+        """Read `incoming`, which is what `stream` carries freed of its content encoding, to its end.
+
+        Reading ends at `until` by the loop's clock (None: never), whatever has come. Raises `TooLargeError`.
+        """
         assembler = self._assembler
         keep = self._pieces.append if assembler is None else assembler.feed
         size = 0
+        limit = asyncio.timeout_at(until)
         try:
-            async for piece in incoming:
-                size += len(piece)
-                if size > LARGE:
-                    self._hold(size)
-                keep(piece)
-                if assembler is not None:
-                    if assembler.done:
-                        await _see_off(incoming)
-                        break
-                elif self._may_be_all(stream, piece):
-                    await self._until_silent(incoming, size)
+            async with limit:
+                async for piece in incoming:
+                    size += len(piece)
+                    if size > LARGE:
+                        self._hold(size)
+                    keep(piece)
+                    if assembler is not None:
+                        if assembler.done:
+                            await _see_off(incoming)
+                            break
+                    elif self._may_be_all(stream, piece):
+                        await self._until_silent(incoming, size)
         except _FAULTS as error:
-            self._fault = error
+            self._fault, self.overdue = error, limit.expired()
         finally:
             self._held.size -= self._mine
 
@@ -107,7 +115,8 @@ class Body:
         if fault is None or self._status != _ANSWERS or not _is_answer(body):
             return {"body": body, "error": fault}
         silent = isinstance(fault, TimeoutError | httpx.ReadTimeout)
-        return {"body": body, "notes": ("body_without_end" if silent else "connection_lost_after_answer",)}
+        note = "body_without_end" if silent else "connection_lost_after_answer"
+        return {"body": body, "error": None, "notes": (note,)}
 
     def _hold(self, size: int) -> None:
         """Count a large body among the others."""

@@ -6,6 +6,7 @@ called directly, without the layers of a client that would follow redirects, kee
 
 from __future__ import annotations
 
+import asyncio
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
@@ -16,7 +17,7 @@ from corpusmill.chat.body import Body, Held, TooLargeError
 from corpusmill.chat.classify import classify
 from corpusmill.chat.transport import PooledTransport
 from corpusmill.chat.transport_connection import Exchange
-from corpusmill.chat.verdict import RowFailed, RunEnds
+from corpusmill.chat.verdict import RetryAfter, RowFailed, RunEnds
 from corpusmill.chat.waits import NAMES
 from corpusmill.chat.wire import Encoder
 from corpusmill.endpoints import OpenAICompatible
@@ -47,8 +48,8 @@ _FAULTS = (httpx.HTTPError, httpx.StreamError, httpx.InvalidURL, OSError, EOFErr
 class Client(Protocol):
     """What makes one attempt at one endpoint."""
 
-    async def send(self, request: ChatRequest) -> Verdict:
-        """Make one attempt; nothing that a wire can do is raised."""
+    async def send(self, request: ChatRequest, *, deadline: float | None = None) -> Verdict:
+        """Make one attempt, in at most `deadline` seconds; nothing that a wire can do is raised."""
         ...
 
     async def aclose(self) -> None:
@@ -100,8 +101,8 @@ class ChatClient:
         self._names: dict[bytes, str | None] = {}
         self._held = Held()
 
-    async def send(self, request: ChatRequest) -> Verdict:
-        """Make one attempt."""
+    async def send(self, request: ChatRequest, *, deadline: float | None = None) -> Verdict:
+        """Make one attempt. What has come at the deadline is an answer where nothing is missing from it."""
         started = self._clock()
         try:
             body = self._encode(request)
@@ -116,19 +117,23 @@ class ChatClient:
                 reason=f"the request has {len(body)} bytes; the endpoint takes {self._largest_request}",
             )
         stream: httpx.AsyncByteStream | httpx.SyncByteStream
+        limit = asyncio.timeout(deadline)
         try:
-            if self._lean is not None:
-                pool, prepared = self._lean
-                exchange = await pool.ask(prepared, body)
-                status, raw, stream = exchange.status, exchange.headers, exchange
-            else:
-                response = await self._transport.handle_async_request(self._request(body))
-                status, raw, stream = response.status_code, response.headers.raw, response.stream
+            async with limit:
+                if self._lean is not None:
+                    pool, prepared = self._lean
+                    exchange = await pool.ask(prepared, body)
+                    status, raw, stream = exchange.status, exchange.headers, exchange
+                else:
+                    response = await self._transport.handle_async_request(self._request(body))
+                    status, raw, stream = response.status_code, response.headers.raw, response.stream
         except _FAULTS as error:
+            if limit.expired():
+                return self._too_slow(started)
             return self._verdict(request, started, headers={}, error=error)
         if not isinstance(stream, httpx.AsyncByteStream):
             raise TypeError("the transport gave a response that cannot be read asynchronously")
-        return await self._read(request, status, raw, stream, started)
+        return await self._read(request, status, raw, stream, started, until=limit.when())
 
     def _request(self, body: bytes) -> httpx.Request:
         headers = httpx.Headers(self._headers)
@@ -149,6 +154,8 @@ class ChatClient:
         raw: list[tuple[bytes, bytes]],
         stream: httpx.AsyncByteStream,
         started: float,
+        *,
+        until: float | None,
     ) -> Verdict:
         headers = self._interesting(raw)
         streamed = self._endpoint.stream and 200 <= status < 300  # noqa: PLR2004 - success
@@ -164,7 +171,7 @@ class ChatClient:
         body = Body(status, self._held, streamed=streamed)
         try:
             decoded = httpx.Response(status, headers=raw, stream=stream).aiter_bytes() if coded else stream
-            await body.read(stream, aiter(decoded))
+            await body.read(stream, aiter(decoded), until=until)
         except TooLargeError as error:
             return RowFailed(
                 kind="answer_too_large",
@@ -174,7 +181,20 @@ class ChatClient:
             )
         finally:
             await stream.aclose()
-        return self._verdict(request, started, status=status, headers=headers, **body.result())
+        came = body.result()
+        if body.overdue and came["error"] is not None:
+            return self._too_slow(started)
+        return self._verdict(request, started, status=status, headers=headers, **came)
+
+    def _too_slow(self, started: float) -> RetryAfter:
+        """Give the verdict at the deadline: a server that drips, or sends signs of life, is on time in every phase."""
+        seconds = self._clock() - started
+        return RetryAfter(
+            kind="too_slow",
+            reason=f"no whole answer by the row's deadline, after {seconds:.3g} s",
+            possibly_paid=True,
+            seconds=seconds,
+        )
 
     def _verdict(self, request: ChatRequest, started: float, **came: Any) -> Verdict:
         verdict = self._judge(

@@ -74,11 +74,11 @@ class SageMakerClient:
         self._plain = self._streaming if endpoint.stream else client(endpoint, signing)
         self._slow: OrderedDict[bytes, None] = OrderedDict()
 
-    async def send(self, request: ChatRequest) -> Verdict:
-        """Make one attempt."""
+    async def send(self, request: ChatRequest, *, deadline: float | None = None) -> Verdict:
+        """Make one attempt, as `ChatClient.send` does; looking for credentials is not under its deadline."""
         try:
             credentials = await self._signer.credentials()
-            verdict = await self._route(request).send(request)
+            verdict = await self._route(request).send(request, deadline=deadline)
             if isinstance(verdict, RetryAfter) and verdict.kind == EXPIRED:
                 if await self._signer.renew(credentials):
                     return verdict

@@ -334,18 +334,8 @@ class Asker:
 
     async def _send(self, pending: Pending, ceiling: int | None) -> Verdict:
         request = pending.renderer.request(pending.rendered, ceiling=ceiling)
-        bound = self._terms.retry.deadline
         try:
-            async with asyncio.timeout(bound):
-                return await self._client.send(request)
-        except TimeoutError:
-            # A server that drips, or only says that it is still there, passes every phase's time-out.
-            return RetryAfter(
-                kind="too_slow",
-                reason=f"no whole answer within the row's deadline of {bound:g} s",
-                possibly_paid=True,
-                seconds=bound,
-            )
+            return await self._client.send(request, deadline=self._terms.retry.deadline)
         except asyncio.CancelledError:
             # Torn away while the request was out: it may be computed and paid, and the store has to remember that.
             lost = self._writer.release(Release(key=pending.key, possibly_paid=True))
