@@ -17,7 +17,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from corpusmill.chat import transport as module
 from corpusmill.chat import transport_connection
+from corpusmill.chat.faults import judge_fault
 from corpusmill.chat.transport import Timeouts, default_transport, proxy_for
+from corpusmill.chat.verdict import RunEnds
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
@@ -128,6 +130,27 @@ def test_a_certificate_is_verified_against_the_authorities_that_the_environment_
                     await get(transport, f"https://{where}/")
                 assert isinstance(caught.value.__cause__, ssl.SSLCertVerificationError)
             await transport.aclose()
+
+    run(scenario())
+
+
+def test_a_server_of_plain_http_at_the_other_end_of_https_ends_the_run() -> None:
+    """No retry teaches it TLS, and the error says what to write instead."""
+
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
+        writer.close()
+
+    async def scenario() -> None:
+        transport = default_transport(connections=1, timeouts=CALM)
+        async with served(refuse) as where:
+            with pytest.raises(httpx.ConnectError) as caught:
+                await get(transport, f"https://{where}/")
+            await transport.aclose()
+        verdict = judge_fault(caught.value, seconds=0.1, redact=str, url=f"https://{where}")
+        assert isinstance(verdict, RunEnds)
+        assert "does not speak TLS: write http://" in str(verdict.error)
 
     run(scenario())
 

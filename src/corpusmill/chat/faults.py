@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ssl
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import httpx
 
@@ -13,6 +13,8 @@ from corpusmill.errors import EndpointError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+Fault = TypeVar("Fault", bound=BaseException)
 
 _NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.WriteTimeout)
 _UNSENDABLE = (httpx.UnsupportedProtocol, httpx.LocalProtocolError, httpx.InvalidURL)
@@ -40,9 +42,17 @@ def judge_fault(
     text = redact(str(error) or type(error).__name__)[:SHOWN]
     if isinstance(error, _UNSENDABLE):
         return RunEnds(error=EndpointError(f"{url} cannot be asked: {text}"), seconds=seconds)
-    if _is_untrusted(error):
+    refused = _cause(error, ssl.SSLError)
+    if isinstance(refused, ssl.SSLCertVerificationError):
         return RunEnds(
             error=EndpointError(f"{url} shows a certificate that is not trusted: {text}"), seconds=seconds
+        )
+    if refused is not None and refused.reason in _NO_TLS:
+        return RunEnds(
+            error=EndpointError(
+                f"{url} does not speak TLS: write http:// where that is meant, or the port of https:// ({text})"
+            ),
+            seconds=seconds,
         )
     kind = next((name for fault, name in _FAULTS if isinstance(error, fault)), "broken")
     return RetryAfter(
@@ -54,15 +64,17 @@ def judge_fault(
     )
 
 
+_NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST"})
+"""What OpenSSL calls an answer to its greeting that is none, such as that of a server of plain HTTP."""
+
 _CAUSES = 10
 """Causes of an error that are looked through, since they may go in circles."""
 
 
-def _is_untrusted(error: BaseException | None) -> bool:
-    seen = 0
-    while error is not None and seen < _CAUSES:
-        if isinstance(error, ssl.SSLCertVerificationError):
-            return True
+def _cause(error: BaseException | None, kind: type[Fault]) -> Fault | None:
+    """Give the first of an error and its causes that is of a kind."""
+    for _ in range(_CAUSES):
+        if error is None or isinstance(error, kind):
+            return error
         error = error.__cause__ or error.__context__
-        seen += 1
-    return False
+    return None
