@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from corpusmill.arguments import check_arguments
 from corpusmill.ending import commit, failed_rows, keep_report, refuse_failures, skipped_report
 from corpusmill.endpoints.prices import prices_of
 from corpusmill.engine.outputs import FailureLog, OrderedOutput, PartsOutput
 from corpusmill.errors import UsageError
 from corpusmill.killpoints import reach
-from corpusmill.plan import check_arguments, make_plan, plan_run
+from corpusmill.plan import make_plan, plan_run
 from corpusmill.policy import DEFAULT_STORE, Budget, FailurePolicy, Limits, RetryPolicy
 from corpusmill.prompts.columns import find_column
 from corpusmill.running import Conduct, Running, opened_store, price_of
