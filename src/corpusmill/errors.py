@@ -1,7 +1,8 @@
 """The exceptions that leave corpusmill.
 
 A bad answer is data (see `outcome.py`); what stands here is a run that cannot go on. Each message names the
-thing, its value, and what to do next. `exit_code` is what the command line ends with.
+thing, its value, and what to do next. `exit_code` is what the command line ends with. `may_pass` says whether the
+very same call may work another time, by which orchestrators try again or do not.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ class CorpusmillError(Exception):
     """The root of every error raised on purpose by this package."""
 
     exit_code: ClassVar[int] = 1
+    may_pass: ClassVar[bool] = True
 
 
 class UsageError(CorpusmillError):
@@ -29,6 +31,7 @@ class UsageError(CorpusmillError):
     """
 
     exit_code: ClassVar[int] = 2
+    may_pass: ClassVar[bool] = False
     place: tuple[str | int, ...] = ()
 
 
@@ -58,6 +61,7 @@ class SourceUnreachableError(SourceError):
     """The source could not be read this time: a network, an object store, a disk. Another time it may be."""
 
     exit_code: ClassVar[int] = 1
+    may_pass: ClassVar[bool] = True
 
 
 class SourceChangedError(CorpusmillError):
@@ -66,6 +70,8 @@ class SourceChangedError(CorpusmillError):
 
 class ShardChangedError(SourceChangedError):
     """The source or the job is no longer what the shards were planned for: they have to be planned again."""
+
+    may_pass: ClassVar[bool] = False
 
 
 class SinkError(UsageError):
@@ -76,6 +82,7 @@ class SinkHeldError(SinkError):
     """Another run holds the sink: the same call works once that one has ended."""
 
     exit_code: ClassVar[int] = 3
+    may_pass: ClassVar[bool] = True
 
 
 class StoreError(CorpusmillError):
@@ -84,6 +91,8 @@ class StoreError(CorpusmillError):
 
 class StoreMissError(CorpusmillError):
     """The mode is `replay` and a request has no stored answer."""
+
+    may_pass: ClassVar[bool] = False
 
 
 class MissingExtraError(UsageError):
@@ -104,6 +113,8 @@ class RunEndedError(CorpusmillError):
 
 class EndpointError(RunEndedError):
     """The endpoint refuses the whole run: a wrong key, an unknown or withdrawn model, a wrong URL."""
+
+    may_pass: ClassVar[bool] = False
 
 
 class AuthenticationError(EndpointError):
@@ -137,6 +148,7 @@ class BudgetUsedUpError(RunEndedError):
     """The budget of the run does not allow another request."""
 
     exit_code: ClassVar[int] = 4
+    may_pass: ClassVar[bool] = False
 
 
 class InterruptedRunError(RunEndedError):
@@ -167,3 +179,5 @@ class TooManyFailuresError(RunEndedError):
 
 class CountsError(CorpusmillError):
     """The counts of a run do not add up to its rows. This is a defect of corpusmill; please report it."""
+
+    may_pass: ClassVar[bool] = False

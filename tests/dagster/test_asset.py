@@ -25,6 +25,7 @@ from corpusmill.dagster.quality import RULES, rules_of, tally
 from corpusmill.errors import (
     AuthenticationError,
     ComeBackLaterError,
+    CountsError,
     EndpointDownError,
     SinkError,
     SinkHeldError,
@@ -344,6 +345,7 @@ def test_a_quota_that_resets_soon_is_waited_for_and_one_that_resets_later_fails(
     assert verdict_on(SourceUnreachableError("no network"), now=now, waits=0).again
     assert not verdict_on(SourceError("no such file"), now=now, waits=0).again
     assert verdict_on(SinkHeldError("held"), now=now, waits=0).again
+    assert not verdict_on(CountsError("do not add up"), now=now, waits=0).again
     assert not verdict_on(SinkError("of another job"), now=now, waits=0).again
 
 

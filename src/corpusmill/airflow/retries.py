@@ -11,23 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import RetryDecision, RetryPolicy
 
-from corpusmill.errors import (
-    BudgetUsedUpError,
-    ComeBackLaterError,
-    CountsError,
-    EndpointError,
-    MissingExtraError,
-    ShardChangedError,
-    SinkError,
-    SourceUnreachableError,
-    StoreMissError,
-    UsageError,
-)
+from corpusmill.errors import ComeBackLaterError, CorpusmillError, ShardChangedError, SinkError
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-_HOPELESS = (EndpointError, UsageError, BudgetUsedUpError, StoreMissError, CountsError, MissingExtraError)
 _QUOTA_WAIT = timedelta(hours=1)
 _MARGIN = timedelta(seconds=5)
 
@@ -75,11 +63,9 @@ def decision(
         return RetryDecision.retry(delay=wait, reason="a quota is used up; it resets then")
     if isinstance(exception, ShardChangedError):
         return RetryDecision.fail(reason="the source changed since the shards were planned: clear the plan")
-    if isinstance(exception, SinkError | SourceUnreachableError):
-        return (
-            RetryDecision.default()
-        )  # another attempt may hold the sink, and let go of it; a network comes back
-    if isinstance(exception, _HOPELESS):
+    if isinstance(exception, SinkError):
+        return RetryDecision.default()  # where it cannot be written, a disk or a network may come back
+    if isinstance(exception, CorpusmillError) and not exception.may_pass:
         return RetryDecision.fail(
             reason=f"{type(exception).__name__}: trying again would fail in the same way"
         )

@@ -13,16 +13,15 @@ from corpusmill.errors import (
     BrokenEndpointError,
     BudgetUsedUpError,
     ComeBackLaterError,
+    CountsError,
     EndpointError,
     JobStoppedError,
     ModelUnavailableError,
     PromptError,
     RunEndedError,
     SinkError,
-    SinkHeldError,
     SourceChangedError,
     SourceError,
-    SourceUnreachableError,
     StoreMissError,
     TooManyFailuresError,
     UsageError,
@@ -108,13 +107,13 @@ def verdict_on(  # noqa: C901, PLR0912 - a table of cases
         case JobStoppedError():
             # Somebody has stopped its transform job, and would not thank us for another one.
             return Verdict(advice="What was answered is kept.", metadata=metadata)
-        case TooManyFailuresError() | SourceUnreachableError() | SinkHeldError():
-            return Verdict(again=True, metadata=metadata)
-        case UsageError() | StoreMissError():
-            return Verdict(metadata=metadata)
+        case TooManyFailuresError() | UsageError() | StoreMissError() | CountsError():
+            return Verdict(again=error.may_pass, metadata=metadata)
         case _:
             return Verdict(
-                again=True, advice="Run it again: it goes on from what was answered.", metadata=metadata
+                again=error.may_pass,
+                advice="Run it again: it goes on from what was answered.",
+                metadata=metadata,
             )
 
 
