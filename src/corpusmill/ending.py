@@ -26,6 +26,11 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("corpusmill")
 
+SAID = 200
+"""Characters of what is said of a row in the error of a run."""
+
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
+
 
 def failed_rows(prompt: PromptReport, statuses: Sequence[str]) -> int:
     """Count the rows of a prompt that have one of these statuses."""
@@ -39,17 +44,25 @@ def refuse_failures(report: RunReport, policy: FailurePolicy, sink: Sink | None,
         failed = failed_rows(prompt, policy.statuses)
         if asked and failed / asked > policy.max_failed:
             where = f" They are listed in {sink.write_failures(log.lines())}." if sink is not None else ""
-            kinds = ", ".join(
-                f"{count} {kind}" for kind, count in sorted(prompt.errors.items(), key=lambda i: -i[1])[:5]
-            )
+            kinds = sorted(prompt.errors.items(), key=lambda item: -item[1])[:5]
+            counted = ", ".join(f"{count} {kind}" for kind, count in kinds)
+            cause = _cause(report, prompt.into, kinds[0][0], log) if kinds else ""
             error = TooManyFailuresError(
-                f"{failed} of {asked} rows failed for {prompt.into!r} ({failed / asked:.1%}: {kinds}), and "
+                f"{failed} of {asked} rows failed for {prompt.into!r} ({failed / asked:.1%}: {counted}), and "
                 f"max_failed is {policy.max_failed:.1%} of them (written as the share {policy.max_failed:g}): "
-                f"nothing was committed.{where} "
+                f"nothing was committed.{cause}{where} "
                 "What was answered is kept; run again to ask the failed rows again, or raise max_failed"
             )
             error.report = report
             raise error
+
+
+def _cause(report: RunReport, into: str, kind: str, log: FailureLog) -> str:
+    """Say what is said of the first row that failed in the most frequent way, and what to do if that is known."""
+    lines = map(_decode, log.lines())
+    said = next((line["error"] for line in lines if (line["into"], line["kind"]) == (into, kind)), None) or ""
+    first = f" Most often: {said[:SAID].rstrip(' .')}{'…' if len(said) > SAID else '.'}" if said else ""
+    return "".join([first, *(f" {warning}." for warning in report.warnings)])
 
 
 def commit(writing: Writing, report: RunReport, log: FailureLog, *, failed: int, identity: str) -> None:

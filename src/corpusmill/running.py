@@ -23,6 +23,7 @@ from corpusmill.errors import RunEndedError, StoreError, UsageError
 from corpusmill.plan import throwaway_key
 from corpusmill.policy import MODES
 from corpusmill.report import PromptReport, RunReport, added
+from corpusmill.rows.overflow import OVERFLOW, overflow_warning
 from corpusmill.rows.prompt_cut import PROMPT_CUT, prompt_cut_warning
 from corpusmill.rows.render import Renderer
 from corpusmill.store import open_in_mode
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from corpusmill.plan import Plan
     from corpusmill.policy import Budget, FailurePolicy, Limits, Mode, RetryPolicy
     from corpusmill.prompts.prompt import Prompt
+    from corpusmill.report import Sample
     from corpusmill.store import Membership, Store
 
 
@@ -232,7 +234,9 @@ class Running:
             rate_limited=wire.rate_limited,
             answers=wire.live,
             changed_types=changed_types(self._plan.schema),
-            warnings=_warnings(prompts),
+            warnings=_warnings(
+                prompts, ledger.failures, context_tokens=self._endpoint.capabilities.context_tokens
+            ),
             latency=list(wire.latency),
             timeline=list(engine.timeline.moments),
             samples=list(ledger.samples),
@@ -257,10 +261,18 @@ def price_of(conduct: Conduct) -> Callable[[int, int], float] | None:
     return None if conduct.prices is None else conduct.prices.cost
 
 
-def _warnings(prompts: Sequence[PromptReport]) -> list[str]:
+def _warnings(
+    prompts: Sequence[PromptReport], failures: Sequence[Sample], *, context_tokens: int | None
+) -> list[str]:
     """Say once what rows are flagged for one by one."""
+    warnings = []
     rows = sum(prompt.notes.get(PROMPT_CUT, 0) for prompt in prompts)
-    return [prompt_cut_warning(rows)] if rows else []
+    if rows:
+        warnings.append(prompt_cut_warning(rows))
+    if any(OVERFLOW in prompt.errors for prompt in prompts):
+        errors = [sample.error or "" for sample in failures]
+        warnings.append(overflow_warning(errors, stated=context_tokens))
+    return warnings
 
 
 def check_descriptors(concurrency: int) -> None:

@@ -78,18 +78,25 @@ def test_failures_are_listed_by_cause(tmp_path: Path, capsys: pytest.CaptureFixt
     said = " ".join(capsys.readouterr().out.split())
     assert "rows without a usable answer: 2" in said
     assert "3, 7" in said
+    assert "under the endpoint, context_tokens: 65536." in said
 
 
 def test_messages_that_differ_in_numbers_alone_are_one_cause(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A server that writes the size of each request into its refusal refuses for one cause; a status is another."""
+    """A server that writes the size of each request into its refusal refuses for one cause; a status is another.
+
+    What it writes into all of them alike is told.
+    """
     monkeypatch.setenv("COLUMNS", "200")
     (tmp_path / "_corpusmill").mkdir()
     said = [
         "HTTP 400: 4,012 tokens (id r-1f)",
         "HTTP 400: 517 tokens (id r-2e)",
         "HTTP 502: 517 tokens (id r-2e)",
+        "HTTP 413: at most 512, got 600 from …",
+        "HTTP 413: at most 512, got 700 from …",
+        "HTTP 413: at most 512, got 800 from …",
     ]
     failures = ({"row": row, "into": "a", "status": "failed", "error": text} for row, text in enumerate(said))
     lines = "".join(json.dumps(failure) + "\n" for failure in failures)
@@ -99,6 +106,7 @@ def test_messages_that_differ_in_numbers_alone_are_one_cause(
     assert "0, 1" in table
     assert "HTTP 502: 517 tokens (id r-2e)" in table
     assert "HTTP 400: … tokens (id r-…)" in table
+    assert "HTTP 413: at most 512, got … from …" in table
 
 
 def test_failures_are_given_as_json(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
@@ -118,7 +126,9 @@ def test_failures_of_a_run_that_committed_nothing_are_found_beside_its_sink(
     with pytest.raises(TooManyFailuresError):
         run(tmp_path, tmp_path / "out", max_failed=0.1)
     assert main(["failures", str(tmp_path / "out")]) == 0
-    assert "rows without a usable answer: 2" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "rows without a usable answer: 2" in said
+    assert "under the endpoint, context_tokens: 65536." in said
 
 
 def test_a_run_that_commits_makes_an_older_list_beside_the_sink_obsolete(

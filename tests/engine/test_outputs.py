@@ -19,11 +19,12 @@ def test_the_list_of_failures_says_what_is_wrong_without_quoting_the_row() -> No
     """The outcome, which lies in the dataset, stays as it is."""
     outcome = Outcome(status="failed", error=f"HTTP 400: bad input: {TEXT!r} at 3", request_key="ab")
     log = FailureLog()
-    log.add(5, "topic", outcome, iter(["other", TEXT]))
-    log.add(6, "topic", Outcome(status="invalid"), [TEXT])
+    log.add(5, "topic", "invalid_request", outcome, iter(["other", TEXT]))
+    log.add(6, "topic", "invalid", Outcome(status="invalid"), [TEXT])
     first, second = map(json.loads, log.lines())
     log.close()
-    assert (first["row"], first["error"]) == (5, "HTTP 400: bad input: '….' at 3")
+    assert (first["row"], first["kind"]) == (5, "invalid_request")
+    assert first["error"] == "HTTP 400: bad input: '….' at 3"
     assert (second["row"], second["error"], log.rows) == (6, None, 2)
 
 

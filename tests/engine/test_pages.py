@@ -80,7 +80,7 @@ def test_of_a_chunk_that_will_never_be_whole_the_rows_that_are_complete_are_coun
         schema=pa.schema([]),
         telemetry=False,
         ledger=ledger,
-        failed=lambda row, into, _outcome, _own: failed.append((row, into)),
+        failed=lambda row, into, _kind, _outcome, _own: failed.append((row, into)),
     )
     binder.count(chunk)
     assert list(chunk.complete()) == [1, 2, 3, 4, 5, 6]

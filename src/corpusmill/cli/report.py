@@ -33,6 +33,8 @@ SHOWN = 20
 _VARIES = re.compile(r"(?<!HTTP )\b[^\W\d]*\d[\w.,]*")
 """Counts, sizes and ids of requests: what differs between messages of one cause; a status of HTTP is none of these."""
 
+_PLACE = re.compile(f"{_VARIES.pattern}|…")
+
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
@@ -79,6 +81,8 @@ def failures_command(out: str, *, rows: int, as_json: bool) -> None:
         click.echo(f"no row of {out} failed")
         return
     Console().print(_table(found, rows))
+    for warning in _warnings(open_sink(out)):
+        click.echo(warning)
 
 
 def failed_rows(out: str) -> list[dict[str, Any]]:
@@ -93,6 +97,13 @@ def failed_rows(out: str) -> list[dict[str, Any]]:
             raise SinkError(f"{out} has no list of failures: {_why_none(sink)}")
         return []
     return [_decode(line) for line in place.read_bytes().splitlines() if line.strip()]
+
+
+def _warnings(sink: Sink) -> list[str]:
+    """Give what the report says of the rows that are listed: the one beside the same list."""
+    layout = sink.layout
+    report = layout.failed_report("json") if layout.failures.is_file() else layout.sidecars / "report.json"
+    return _decode(report.read_bytes()).get("warnings", []) if report.is_file() else []
 
 
 def _why_none(sink: Sink) -> str:
@@ -116,6 +127,12 @@ def _first_there(*places: Place) -> Place | None:
     return next((place for place in places if place.is_file()), None)
 
 
+def _in_common(one: str, other: str) -> str:
+    """Give the message that both are, with a gap where they differ: a number that is the same in all is told."""
+    others = iter(_PLACE.findall(other))
+    return _PLACE.sub(lambda found: found[0] if found[0] == next(others, None) else "…", one)
+
+
 def _table(found: list[dict[str, Any]], most: int) -> Table:
     counts: Counter[tuple[str, str, str]] = Counter()
     causes: dict[tuple[str, str, str], str] = {}
@@ -125,8 +142,7 @@ def _table(found: list[dict[str, Any]], most: int) -> Table:
         common = _VARIES.sub("…", said)
         like = (str(failure["into"]), str(failure["status"]), common)
         counts[like] += 1
-        if causes.setdefault(like, said) != said:
-            causes[like] = common
+        causes[like] = _in_common(causes[like], said) if like in causes else said
         listed = rows.setdefault(like, [])
         if len(listed) < most:
             listed.append(failure["row"])

@@ -145,13 +145,14 @@ class FailureLog:
         self._file: IO[bytes] = tempfile.SpooledTemporaryFile(max_size=1 << 20)  # noqa: SIM115 - open until `close`
         self.rows = 0
 
-    def add(self, row: int, into: str, outcome: Outcome, own: Iterable[str]) -> None:
-        """Note a row; `own` are the texts that were asked about and that came back."""
+    def add(self, row: int, into: str, kind: str, outcome: Outcome, own: Iterable[str]) -> None:
+        """Note a row and the kind of its error; `own` are the texts that were asked about and that came back."""
         self.rows += 1
         line = {
             "row": row,
             "into": into,
             "status": outcome.status,
+            "kind": kind,
             "error": None if outcome.error is None else unquoted(outcome.error, own),
             "finish_reason": outcome.finish_reason,
             "attempts": outcome.attempts,

@@ -114,11 +114,11 @@ class Binder:
         schema: pa.Schema,
         telemetry: bool,
         ledger: Ledger,
-        failed: Callable[[int, str, Outcome, Iterable[str]], None],
+        failed: Callable[[int, str, str, Outcome, Iterable[str]], None],
     ) -> None:
         """`schema` is that of the output; `kept_columns` are the source's columns in it.
 
-        `failed` hears of errors, and which texts they may quote.
+        `failed` hears of errors, of which kind they are, and which texts they may quote.
         """
         self._prompts = prompts
         self._kept = kept_columns
@@ -178,8 +178,10 @@ class Binder:
         for row, outcome, value in zip(rows, filling.outcomes, filling.values, strict=True):
             if outcome.error is not None:
                 answer = answers[row]
-                errors[(answer.kind if answer else None) or outcome.status] += 1
-                self._failed(chunk.first_row + row, prompt.into, outcome, _own(asked.values[row], answer))
+                kind = (answer.kind if answer else None) or outcome.status
+                errors[kind] += 1
+                own = _own(asked.values[row], answer)
+                self._failed(chunk.first_row + row, prompt.into, kind, outcome, own)
             if ledger.wants(prompt.into, outcome):
                 values = asked.values[row]
                 ledger.show(_sample(chunk.first_row + row, prompt, values, outcome, value), outcome)

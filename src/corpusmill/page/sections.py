@@ -273,7 +273,7 @@ def warnings(report: Values) -> Markup | None:
     ended = report.get("ended")
     said = [
         *([f"The run ended early and committed nothing: {ended}"] if ended else []),
-        *report["warnings"],
+        *(warning for warning in report["warnings"] if warning not in (ended or "")),
         *(f"changed by Parquet: {change}" for change in report["changed_types"]),
     ]
     if not said:
