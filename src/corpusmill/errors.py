@@ -134,7 +134,10 @@ class EndpointDownError(RunEndedError):
 
 
 class ComeBackLaterError(RunEndedError):
-    """A quota is used up. `resets_at` says when asking makes sense again (UTC), None when it is not known."""
+    """A quota is used up, or a transform job is still stopping: the same call makes sense again later.
+
+    `resets_at` says when (UTC), None when it is not known.
+    """
 
     exit_code: ClassVar[int] = 3
 
