@@ -6,6 +6,7 @@ that Parquet cannot hold, a parameter that the endpoint does not know.
 
 from __future__ import annotations
 
+import unicodedata
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,9 +18,9 @@ import pyarrow as pa
 from corpusmill.errors import PromptError, SinkError, SourceError, UsageError, placed
 from corpusmill.fingerprint import canonical, digest
 from corpusmill.policy import Budget, FailurePolicy, Limits, RetryPolicy
-from corpusmill.prompts.columns import is_scalar, is_text, resolve_column
+from corpusmill.prompts.columns import find_column, is_scalar, is_text, named, resolve_column
 from corpusmill.prompts.prompt import Rendered
-from corpusmill.prompts.template import NAMES, as_literal, check_closed, unnamed
+from corpusmill.prompts.template import as_column, as_literal, check_closed, in_braces, unnamed
 from corpusmill.rows.columns import new_fields
 from corpusmill.store.urls import sqlite_file
 from corpusmill.tables import check_storable, open_sink, open_source
@@ -147,7 +148,7 @@ def make_plan(
     check_clashes(schema, columns, filled, prompts)
     added = [field for fields in filled for field in fields]
     with placed("sink", "partition"):
-        check_partition(prompts, added, sink)
+        check_partition(schema, prompts, added, sink)
     output = pa.schema([*(schema.field(name) for name in columns), *added])
     if schema.metadata:
         output = output.with_metadata(schema.metadata)
@@ -184,10 +185,9 @@ def check_input(schema: pa.Schema, prompt: Prompt, wanted: Input) -> None:
     try:
         found = resolve_column(schema, wanted.path)
     except SourceError as error:
-        written = any(f"{{{wanted.path}}}" in text for _, text in _templates(prompt))
+        braced = next(filter(None, (in_braces(wanted.path, text) for _, text in _templates(prompt))), None)
         raise PromptError(
-            f"the prompt into {prompt.into!r} names {wanted.path!r}: {error}"
-            f"{as_literal(wanted.path) if written else ''}"
+            f"the prompt into {prompt.into!r} names {wanted.path!r}: {error}{as_literal(braced) if braced else ''}"
         ) from None
     # What a type of somebody's own means by a number is not known: of such types text alone is taken.
     scalar = wanted.scalars and is_scalar(found.value_type if pa.types.is_dictionary(found) else found)
@@ -214,14 +214,14 @@ def check_input(schema: pa.Schema, prompt: Prompt, wanted: Input) -> None:
 def check_braces(schema: pa.Schema, prompt: Prompt) -> None:
     """Raise `PromptError` for a column in braces that are sent as they stand.
 
-    No template can hold its name, or they are not closed.
+    Braces alone do not take its name, or they are not closed.
     """
     for what, text in _templates(prompt):
         for name, place in unnamed(text):
-            if name in schema.names:
+            if named(name, schema.names) is not None:
                 raise PromptError(
                     f"the prompt into {prompt.into!r} has {'{' + name + '}'!r} at {place} of a text, which would "
-                    f"be sent as it stands, though {name!r} is a column: {NAMES}{as_literal(name)}"
+                    f"be sent as it stands, though {name!r} is a column: {as_column(name)}{as_literal(name)}"
                 )
         check_closed(text, f"{what} of the prompt into {prompt.into!r}", schema.names)
 
@@ -295,13 +295,16 @@ def check_apart(source: Source, sink: Sink, *, asked: object, store: object) -> 
         )
 
 
-def check_partition(prompts: Sequence[Prompt], added: Sequence[pa.Field[Any]], sink: SinkSpec | None) -> None:
+def check_partition(
+    schema: pa.Schema, prompts: Sequence[Prompt], added: Sequence[pa.Field[Any]], sink: SinkSpec | None
+) -> None:
     """Raise `SinkError` when a hive key has the name of a new column, or of one that a prompt reads.
 
     Readers of hive folders take the folder's value for the whole column. For a column that says in which partition a
     row belongs, that is what is meant.
     """
-    names = {field.name for field in added} | {wanted.path for prompt in prompts for wanted in prompt.inputs}
+    names = {field.name for field in added}
+    names |= {find_column(schema, wanted.path)[0][0] for prompt in prompts for wanted in prompt.inputs}
     for key in (sink.partition or {}) if sink else {}:
         if key in names:
             raise SinkError(
@@ -314,14 +317,16 @@ def check_kept(schema: pa.Schema, kept: Sequence[str] | None) -> tuple[str, ...]
     """Give the names of the columns that pass through; raise `SinkError` for one that the source does not have."""
     if kept is None:
         return tuple(schema.names)
+    wanted: set[str] = set()
     for name in kept:
-        if name not in schema.names:
+        meant = named(name, schema.names)
+        if meant is None:
             raise SinkError(
                 f"sink.columns names {name!r}, which the source does not have; it has {', '.join(schema.names)}"
             )
-    if len(set(kept)) != len(kept):
-        raise SinkError(f"sink.columns names a column twice: {', '.join(kept)}")
-    wanted = set(kept)
+        if meant in wanted:
+            raise SinkError(f"sink.columns names a column twice: {', '.join(kept)}")
+        wanted.add(meant)
     return tuple(name for name in schema.names if name in wanted)
 
 
@@ -331,24 +336,31 @@ def check_clashes(
     filled: Sequence[Sequence[pa.Field[Any]]],
     prompts: Sequence[Prompt],
 ) -> None:
-    """Raise `PromptError` when a new column has the name of another one, or differs from it by case only.
+    """Raise `PromptError` when a new column has the name of another one, or one that looks the same but for case.
 
     `filled` are the columns that each prompt fills.
     """
-    taken = {name.casefold(): (name, "a column of the source") for name in schema.names}
+    taken = {_folded(name): (name, "a column of the source") for name in schema.names}
     for position, (prompt, fields) in enumerate(zip(prompts, filled, strict=True)):
         with placed("prompts", position):
             if not prompt.into.strip():
                 raise PromptError("the name of a new column (into) is blank")
             for field in fields:
                 _check_clash(field.name, taken, kept)
-                taken[field.name.casefold()] = (field.name, "a new column of this run")
+                taken[_folded(field.name)] = (field.name, "a new column of this run")
+
+
+def _folded(name: str) -> str:
+    return unicodedata.normalize("NFC", name.casefold())
 
 
 def _check_clash(name: str, taken: Mapping[str, tuple[str, str]], kept: Sequence[str]) -> None:
-    clash = taken.get(name.casefold())
+    clash = taken.get(_folded(name))
     if clash is None:
         return
-    same = "exists already" if clash[0] == name else f"differs only by case from {clash[0]!r}"
+    same = "exists already"
+    if clash[0] != name:
+        how = "by case" if clash[0].casefold() == name.casefold() else "in how its accents are encoded"
+        same = f"differs only {how} from {clash[0]!r}"
     where = "" if clash[0] in kept or "source" not in clash[1] else " (not even one that is left out)"
     raise PromptError(f"the new column {name!r} {same}, {clash[1]}{where}; choose another name for into")

@@ -57,14 +57,14 @@ def attempt(
     ],
     ids=["template", "system", "messages"],
 )
-def test_a_column_in_braces_that_no_template_can_name_is_refused(
+def test_a_column_in_braces_that_do_not_take_its_name_is_refused(
     tmp_path: Path, fake_endpoint: FakeEndpoint, prompt: Ask
 ) -> None:
     """Beside another column every row would be sent the braces, and nobody would notice."""
     table = pa.table({"text": ["a"], "Text Column": ["b"], "1st": ["c"]})
     with pytest.raises(
         PromptError,
-        match=r"has '\{(Text Column|1st)\}' at line 1, character .*rename the column.*; write \{literal:\1\} for",
+        match=r"'\{(Text Column|1st)\}' at line 1, character .*: write \{column:\1\} for .*; write \{literal:\1\} for",
     ):
         attempt(tmp_path, fake_endpoint, prompt, table=table)
 
@@ -123,6 +123,10 @@ def test_other_braces_are_text(tmp_path: Path, fake_endpoint: FakeEndpoint) -> N
         (
             Ask("{texts}", into="out"),
             r"names 'texts'.*'text'\?; write \{literal:texts\} for the text \{texts\}$",
+        ),
+        (
+            Ask("{column:texts}", into="out"),
+            r"names 'texts'.*'text'\?; write \{literal:column:texts\} for the text \{column:texts\}$",
         ),
         (Translate("texts", "out", to="lv"), r"names 'texts'.*'text'\?$"),
         (Ask("{text}", into="out", vary_by="texts"), r"names 'texts'.*'text'\?$"),

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from corpusmill.errors import SourceError
-from corpusmill.prompts.columns import find_column, resolve_column
+from corpusmill.prompts.columns import find_column, named, resolve_column
 
 TEXT = pa.string()
 
@@ -42,3 +42,38 @@ def test_an_unknown_column_is_refused_with_the_nearest() -> None:
         resolve_column(schema, "id.x")
     with pytest.raises(SourceError, match="appears 2 times"):
         resolve_column(pa.schema([("a", pa.string()), ("a", pa.string())]), "a")
+
+
+NFC, NFD = "gr\u00f6\u00dfe", "gro\u0308\u00dfe"
+
+
+@pytest.mark.parametrize(
+    ("fields", "path", "names"),
+    [
+        ({NFD: TEXT}, NFC, [NFD]),
+        ({NFC: TEXT}, NFD, [NFC]),
+        ({NFC: TEXT, NFD: TEXT}, NFD, [NFD]),
+        ({"doc": struct(**{NFD: TEXT})}, f"doc.{NFC}", ["doc", NFD]),
+    ],
+)
+def test_a_name_is_found_however_its_accents_are_encoded(
+    fields: dict[str, pa.DataType], path: str, names: list[str]
+) -> None:
+    """The very name comes first."""
+    assert find_column(pa.schema(list(fields.items())), path)[0] == names
+
+
+def test_a_name_that_two_columns_differ_from_by_accents_alone_means_neither() -> None:
+    """Which of them is meant cannot be told."""
+    once, twice, third = "\u01d6", "u\u0308\u0304", "\u00fc\u0304"
+    assert named(third, [once, "x"]) == once
+    assert named(third, [once, twice]) is None
+    with pytest.raises(SourceError, match="there is no column"):
+        find_column(pa.schema([(once, TEXT), (twice, TEXT)]), third)
+
+
+def test_a_name_that_a_struct_has_twice_is_refused() -> None:
+    """It is among the paths, and leads nowhere."""
+    twice = pa.struct([pa.field("b", TEXT), pa.field("b", TEXT)])
+    with pytest.raises(SourceError, match=r"no column 'a\.b'"):
+        find_column(pa.schema([("a", twice)]), "a.b")

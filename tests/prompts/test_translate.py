@@ -117,7 +117,7 @@ def test_vary_by_enters_the_key_and_not_the_messages() -> None:
         ({"to": "lv", "max_tokens": 0}, "max_tokens is 0"),
         ({"to": "lv", "max_tokens": 10, "escalate_to": 5}, "escalate_to is 5"),
         ({"to": "lv", "register": " "}, r"translate\.register"),
-        ({"to": "lv", "vary_by": "a..b"}, r"translate\.vary_by"),
+        ({"to": "lv", "vary_by": ""}, r"translate\.vary_by"),
         ({"to": "lv", "topp": 1}, "topp"),
         ({"to": "lv", "glossary": "terms.doc"}, r"terms\.doc"),
         ({"to": "lv", "glossary": {"a": 5}}, "quote it"),
@@ -130,9 +130,11 @@ def test_what_can_never_be_asked_is_refused_at_once(fields: dict[str, Any], mess
         Translate("t", "u", **fields)
 
 
-@pytest.mark.parametrize(("column", "into"), [("", "u"), ("a..b", "u"), ("t", " "), ("t", None), (None, "u")])
+@pytest.mark.parametrize(
+    ("column", "into"), [("", "u"), ("\ud800", "u"), ("t", " "), ("t", "\ud800"), ("t", None), (None, "u")]
+)
 def test_columns_must_have_names(column: Any, into: Any) -> None:
-    """A name that is empty, no path or no text is refused."""
+    """What is empty or no text is refused, and what UTF-8 cannot hold."""
     with pytest.raises(PromptError, match=r"translate\.(column|into)"):
         Translate(column, into, to="lv")
 
@@ -222,6 +224,10 @@ def test_a_name_in_braces_may_be_text_in_a_wording() -> None:
         (
             {"messages": [{"role": "user", "content": "{txt}"}]},
             r"did you mean 'text'\?; write \{literal:txt\} for the text \{txt\}$",
+        ),
+        (
+            {"messages": [{"role": "user", "content": "{text} {column:A (b)}"}]},
+            r"speaks of \{column:A \(b\)\}, which is unknown; .*; write \{literal:column:A \(b\)\} for the text",
         ),
         ({"messages": [{"role": "user", "content": "to {to}"}]}, "no place for {text}"),
         ({"messages": [{"role": "usr", "content": "{text}"}]}, "role 'usr'"),

@@ -119,6 +119,13 @@ def test_only_nul_and_surrogates_are_touched(kept: str) -> None:
         ("{% raw %}{text}{# c #}", "{{ 1+1 }}", "{% raw %}{{ 1+1 }}{# c #}"),
         ("Keep {literal:name}, not {text}", "{literal:t}", "Keep {name}, not {literal:t}"),
         ("{literal:text}{text}{literal:text}", "t", "{text}t{text}"),
+        ("{literal:Question?} {literal:column:text} {text}", "t", "{Question?} {column:text} t"),
+        ("{{column:text}}", "{column:text}", "{{column:text}}"),
+        (
+            '{column: text} {column:"a"} {column:} {column: 1, {text}',
+            "t",
+            '{column: text} {column:"a"} {column:} {column: 1, t',
+        ),
         ("{{literal:doc.text}} {literal:2nd Name}: {text}", "t", "{{doc.text}} {2nd Name}: t"),
         ('{literal: "a"} {literal:"a"} {literal:} {text}', "t", '{literal: "a"} {literal:"a"} {literal:} t'),
         ('{text}: {"a": {"b": 1}} {{}} {0}', "t", 't: {"a": {"b": 1}} {{}} {0}'),
@@ -147,10 +154,20 @@ def test_a_template_without_a_column_is_refused(template: str) -> None:
         ("{text!r}", r" \('\{text!r\}' at line 1, character 1 is text; write \{text\}\)$"),
         (
             "Of {Text Column}",
-            r" \('\{Text Column\}' at line 1, character 4 is text: templates name columns by let",
+            r" \('\{Text Column\}' at line 1, character 4 is text; write \{column:Text Column\} for the column\)$",
         ),
         ("Of {doc.text", r" \('\{doc\.text' at line 1, character 4 is not closed; write \{doc\.text\}\)$"),
+        (
+            "Of {2024}",
+            r" \('\{2024\}' at line 1, character 4 is text; write \{column:2024\} for the column\)$",
+        ),
+        (
+            '{column: "A b"}',
+            r" \('\{column: \"A b\"\}' at .* is text; write \{column:A b\} for the column\)$",
+        ),
+        ("Of {column:A b", r" \('\{column:' at line 1, character 4 is not closed; write \{column:name\}\)$"),
         ("text}", r"where the row's text belongs$"),
+        ('{"a": {"b": 1}, c}', r"where the row's text belongs$"),
         ("{literal:text}", r"where the row's text belongs$"),
     ],
 )

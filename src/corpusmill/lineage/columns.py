@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from corpusmill.fingerprint import canonical, digest
+from corpusmill.prompts.columns import named
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -55,8 +56,8 @@ def top_level(path: str, source: Collection[str]) -> str:
     """Give the top-level column of a dotted path: the longest beginning of it that is the name of one."""
     steps = path.split(".")
     for length in range(len(steps), 0, -1):
-        name = ".".join(steps[:length])
-        if name in source:
+        name = named(".".join(steps[:length]), source)
+        if name is not None:
             return name
     return steps[0]
 

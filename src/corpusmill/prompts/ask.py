@@ -36,7 +36,8 @@ class Ask:
     user message, the filled template and nothing more, after `system` where that is given. `messages` is a list of
     `{"role": …, "content": template or parts}`, or `{"column": name}` for a column that holds whole message lists.
     Columns of texts are filled in as they are, those of numbers, booleans, dates and times as `corpusmill.rows.scalars`
-    writes them. `{literal:name}` is the text `{name}`.
+    writes them. `{column:any name}` is a column whose name has more than letters, digits, `_`, `-` and dots, and
+    `{literal:name}` is the text `{name}`.
 
     `into` names the new column (string). Only the parameters that are given are sent. `max_tokens` is a cap; what
     reaches it is `truncated`, unless `escalate_to` says how far it may be raised. `vary_by` names a column whose
@@ -64,8 +65,8 @@ class Ask:
     def __init__(
         self,
         template: str | None = None,
+        into: str = "",
         *,
-        into: str,
         system: str | None = None,
         messages: Sequence[Mapping[str, Any]] | Mapping[str, Any] | None = None,
         max_tokens: int | None = None,

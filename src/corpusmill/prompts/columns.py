@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import unicodedata
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -11,7 +12,7 @@ from pyarrow import types as pt
 from corpusmill.errors import SourceError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 
 def is_text(type_: pa.DataType) -> bool:
@@ -28,7 +29,8 @@ def is_scalar(type_: pa.DataType) -> bool:
 def find_column(schema: pa.Schema, path: str) -> tuple[list[str], pa.DataType]:
     """The names that lead to a column, top level first, and its type.
 
-    A top-level column whose very name is the path wins over the nested reading, a longer name over a shorter.
+    A top-level column whose very name is the path wins over the nested reading, a longer name over a shorter. Where
+    there is neither, the only column is taken whose path has the same characters in another Unicode normalisation.
 
     Raises:
         SourceError: there is none; names the nearest.
@@ -43,9 +45,22 @@ def find_column(schema: pa.Schema, path: str) -> tuple[list[str], pa.DataType]:
             if below is not None:
                 return [top, *below[0]], below[1]
     known = list(paths(schema))
+    meant = named(path, known)
+    if meant is not None and meant != path:
+        return find_column(schema, meant)
     near = difflib.get_close_matches(path, known, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(map(repr, known[:20])) or 'none'}"
     raise SourceError(f"there is no column {path!r}; {hint}")
+
+
+def named(name: str, names: Iterable[str]) -> str | None:
+    """Give the one of the names that is meant: the very name, or the only one that is it but for normalisation."""
+    known = set(names)
+    if name in known:
+        return name
+    form = unicodedata.normalize("NFC", name)
+    alike = [one for one in known if unicodedata.normalize("NFC", one) == form]
+    return alike[0] if len(alike) == 1 else None
 
 
 def _only(schema: pa.Schema, name: str) -> pa.Field[Any]:

@@ -6,8 +6,7 @@ honest answer.
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
 from corpusmill.errors import PromptError
 
@@ -22,7 +21,6 @@ TOKENS_A_CHARACTER: Final = 2
 RAISED_GUARD: Final = 16 * LEAST_GUARD
 """How far a derived ceiling may be raised: fourfold, twice. Rows whose own guard is higher are not raised."""
 
-_PATH = re.compile(r"[^\W\d][\w -]*(?:\.[\w -]+)*")
 # Blank to a reader: space of any kind, zero-width characters, directional marks, the byte order mark, NUL.
 _INVISIBLE: Final = frozenset("\0\u200b\u200c\u200d\u200e\u200f\u2060\ufeff\u00ad")
 
@@ -44,17 +42,22 @@ def is_blank(text: str | None) -> bool:
 
 
 def check_column(prompt: str, field: str, value: object) -> str:
-    """Return the name or dotted path of a column; raise `PromptError` for anything else."""
-    if isinstance(value, str) and _PATH.fullmatch(value):
+    """Return the name or dotted path of a column; raise `PromptError` for what no table can have."""
+    if _can_name(value):
         return value
     raise PromptError(f"{prompt}.{field} is {value!r}; it must name a column, such as text or doc.body")
 
 
 def check_into(prompt: str, value: object) -> str:
     """Return the name of the new column; raise `PromptError` where it is none."""
-    if isinstance(value, str) and value.strip():
+    if _can_name(value) and value.strip():
         return value
     raise PromptError(f"{prompt}.into is {value!r}; it must name the new column")
+
+
+def _can_name(value: object) -> TypeGuard[str]:
+    """Whether a column may be called so: any text that UTF-8 can hold."""
+    return isinstance(value, str) and value != "" and not any("\ud800" <= sign <= "\udfff" for sign in value)
 
 
 def check_text(prompt: str, field: str, value: object) -> str | None:
@@ -83,7 +86,7 @@ def check_returns(prompt: str, returns: Mapping[str, str] | None) -> dict[str, s
         return {}
     checked: dict[Any, Any] = dict(returns)
     for item in checked.items():
-        if not all(isinstance(name, str) and name for name in item):
+        if not all(_can_name(name) for name in item):
             raise PromptError(f"{prompt}.returns maps {item[0]!r} to {item[1]!r}; both must be names")
     return checked
 

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from corpusmill.errors import PromptError
 from corpusmill.exchange import ROLES
-from corpusmill.prompts.template import Template, as_literal, check_closed, parse_template
+from corpusmill.prompts.template import Template, as_literal, check_closed, in_braces, parse_template
 
 if TYPE_CHECKING:
     from corpusmill.exchange import Message
@@ -190,10 +190,11 @@ def _piece(piece: object, where: str, names: frozenset[str]) -> Piece:
     for text in alternatives:
         check_closed(text, where, names)
     parsed = tuple(parse_template(text) for text in alternatives)
-    for template in parsed:
+    for text, template in zip(alternatives, parsed, strict=True):
         for path in template.paths:
             if path not in names:
-                raise PromptError(f"{where} speaks of {_nearest(path, names, '{}')}{as_literal(path)}")
+                braced = in_braces(path, text) or path
+                raise PromptError(f"{where} speaks of {_nearest(path, names, braced)}{as_literal(braced)}")
     return parsed
 
 
@@ -207,7 +208,7 @@ def _line(table: Mapping[str, Any], key: str, where: str) -> Template:
 
 def _nearest(word: str, allowed: frozenset[str], braces: str = "") -> str:
     near = difflib.get_close_matches(word, sorted(allowed), n=1)
-    shown = f"{{{word}}}" if braces else repr(word)
+    shown = f"{{{braces}}}" if braces else repr(word)
     hint = f"did you mean {near[0]!r}?" if near else f"it may be {', '.join(sorted(allowed))}"
     return f"{shown}, which is unknown; {hint}"
 

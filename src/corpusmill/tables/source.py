@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyarrow import dataset as pads
 
 from corpusmill.errors import SourceError, UsageError, placed
+from corpusmill.prompts.columns import named
 from corpusmill.tables.files import CHUNK_BYTES, CHUNK_ROWS, read_footer
 from corpusmill.tables.filters import build_filter
 from corpusmill.tables.locate import FileState, check_state, find_files
@@ -231,12 +232,15 @@ def _row_range(spec: SourceSpec) -> range | None:
 def _projected(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
     if columns is None:
         return schema
+    meant: list[str] = []
     for name in columns:
-        if name not in schema.names:
+        found = named(name, schema.names)
+        if found is None:
             nearest = ", ".join(map(repr, schema.names[:20]))
             raise SourceError(
                 f"source.columns names {name!r}, which is no top-level column; there are {nearest}"
             )
-    if len(set(columns)) != len(columns):
+        meant.append(found)
+    if len(set(meant)) != len(meant):
         raise SourceError("source.columns names a column twice")
-    return schema_like(schema, [schema.field(name) for name in columns])
+    return schema_like(schema, [schema.field(name) for name in meant])
