@@ -125,6 +125,7 @@ def test_the_claims_of_a_killed_process_are_taken_over_and_counted(
 def test_joining_marks_what_the_dead_were_asking(store: Store, crash: Crash, key_of: KeyOf) -> None:
     """After a kill the next owner finds marks of lost attempts, and claims that nobody holds."""
     crash("run", key_of("a"))
+    assert (store.stats().claims, store.stats().lost) == (0, 1), "whoever only looks is told the same"
     owner = store.join("run").owner
     assert (store.stats().claims, store.stats().lost) == (0, 1)
     assert store.claim_many(owner, [Wanted(key_of("a"))]) == ["granted_again"]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from corpusmill.errors import StoreError
+from corpusmill.store.accounts import lives
 from corpusmill.store.explain import NearestSoFar
 from corpusmill.store.packing import unpack_digests
 from corpusmill.store.protocol import Nearest, StoreStats, UsageSample
@@ -63,8 +64,8 @@ def usage_samples(connection: sqlite3.Connection, *, model: str | None, limit: i
     ]
 
 
-def count(connection: sqlite3.Connection, size: int) -> StoreStats:
-    """Count what there is; `size` is that of the files, in bytes."""
+def count(connection: sqlite3.Connection, size: int, now: float) -> StoreStats:
+    """Count what there is at the moment `now`; `size` is that of the files, in bytes."""
     rejected, completions, oldest, newest = connection.execute(
         "SELECT coalesce(sum(rejected), 0), count(*) - coalesce(sum(rejected), 0), min(created_at), "
         "max(created_at) FROM completions"
@@ -73,9 +74,14 @@ def count(connection: sqlite3.Connection, size: int) -> StoreStats:
         "SELECT coalesce(name, ''), count(*) FROM completions LEFT JOIN names ON names.id = model "
         "WHERE NOT rejected GROUP BY 1 ORDER BY 1"
     ).fetchall()
-    lost, claims = connection.execute(
-        "SELECT coalesce(sum(lost), 0), count(*) - coalesce(sum(lost), 0) FROM claims"
-    ).fetchone()
+    claims = lost = 0
+    for owner, marked, number in connection.execute(
+        "SELECT owner, lost, count(*) FROM claims GROUP BY owner, lost"
+    ).fetchall():
+        if marked or not lives(connection, owner, now):
+            lost += number
+        else:
+            claims += number
     (runs,) = connection.execute("SELECT count(*) FROM runs").fetchone()
     return StoreStats(
         completions=completions,

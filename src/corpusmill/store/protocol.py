@@ -179,8 +179,8 @@ class StoreStats:
     """What a store holds.
 
     `by_model` maps a model's label ("" where none was given) to its number of completions. `size` is in
-    bytes. `oldest` and `newest` are the times of the first and last entry. `claims` are held, `lost` are the
-    marks of attempts that may have been paid.
+    bytes. `oldest` and `newest` are the times of the first and last entry. `claims` are held by the living, `lost` are
+    attempts that may have been paid: their marks, and what the dead were asking.
     """
 
     completions: int = 0

@@ -269,7 +269,7 @@ class SQLiteStore:
         files = (self.path, self.path.with_name(self.path.name + "-wal"))
         with self._connections.reading() as connection:
             size = sum(file.stat().st_size for file in files if file.exists())
-            return housekeeping.count(connection, size)
+            return housekeeping.count(connection, size, self._clock())
 
     def prune(
         self, *, older_than: float | None = None, model: str | None = None, rejected_only: bool = False

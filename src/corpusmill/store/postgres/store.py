@@ -359,9 +359,15 @@ def _count(connection: Connection) -> StoreStats:
     by_model = connection.execute(
         "SELECT coalesce(model, ''), count(*) FROM completions WHERE NOT rejected GROUP BY 1 ORDER BY 1"
     ).fetchall()
-    held, lost = accounts.fetched(
-        connection, "SELECT count(*) FILTER (WHERE NOT lost), count(*) FILTER (WHERE lost) FROM claims"
-    )
+    now = accounts.now_of(connection)
+    held = lost = 0
+    for owner, marked, number in connection.execute(
+        "SELECT owner, lost, count(*) FROM claims GROUP BY owner, lost"
+    ).fetchall():
+        if marked or not accounts.lives(connection, owner, now):
+            lost += number
+        else:
+            held += number
     (runs,) = accounts.fetched(connection, "SELECT count(*) FROM runs")
     (size,) = accounts.fetched(connection, "SELECT pg_total_relation_size('completions')")
     return StoreStats(
