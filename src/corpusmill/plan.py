@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from corpusmill.errors import PromptError, SinkError, SourceError, UsageError, placed
+from corpusmill.errors import PromptError, SinkError, SourceError, placed
 from corpusmill.fingerprint import canonical, digest
-from corpusmill.policy import Budget, FailurePolicy, Limits, RetryPolicy
 from corpusmill.prompts.columns import find_column, is_scalar, is_text, named, resolve_column
 from corpusmill.prompts.prompt import Rendered
 from corpusmill.prompts.template import as_column, as_literal, check_closed, in_braces, unnamed
@@ -34,9 +33,6 @@ if TYPE_CHECKING:
     from corpusmill.prompts.prompt import Input, Prompt
     from corpusmill.tables import Sink, SinkLike, SinkSpec, Source, SourceLike
 
-_SHOWN = 80
-"""Characters of an argument that is none."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
@@ -50,47 +46,6 @@ class Plan:
     schema: pa.Schema
     run_key: str | None
     job_key: str
-
-
-_CONDUCT = {
-    "limits": (Limits, "Limits(concurrency=64)"),
-    "retry": (RetryPolicy, "RetryPolicy(attempts=8)"),
-    "failures": (FailurePolicy, "FailurePolicy(max_failed=0.05)"),
-    "budget": (Budget, "Budget(tokens=1_000_000)"),
-}
-"""What an argument of conduct must be, and an example of how it is written."""
-
-
-def check_arguments(prompts: Sequence[object], endpoint: object, **conduct: object) -> None:
-    """Raise a `UsageError` for what is not the object that the argument takes, and say what to write."""
-    for prompt in prompts:
-        if isinstance(prompt, list | tuple):
-            raise PromptError("the prompts are given as a list; write them one by one, or *prompts")
-        if isinstance(prompt, type) or not (hasattr(prompt, "inputs") and hasattr(prompt, "render")):
-            raise PromptError(
-                f"a prompt is {_shortened(prompt)}; it must be one such as "
-                'Ask("Name the topic of: {text}", into="topic") or Translate("text", "text_lv", to="lv")'
-            )
-    if isinstance(endpoint, type) or not (hasattr(endpoint, "url") and hasattr(endpoint, "identity")):
-        # What was given is not shown: there may be a key in it.
-        raise UsageError(
-            f"endpoint is {_kind(endpoint)}; write OpenAICompatible(base_url, model) or SambaNova(model)"
-        )
-    for name, given in conduct.items():
-        wanted, example = _CONDUCT[name]
-        if given is not None and not isinstance(given, wanted):
-            raise UsageError(f"{name} is {_shortened(given)}; write {name}={example}, or leave it out")
-
-
-def _shortened(given: object) -> str:
-    if isinstance(given, type):
-        return _kind(given)
-    text = repr(given)
-    return f"{text if len(text) <= _SHOWN else text[:_SHOWN] + '…'}, {_kind(given)}"
-
-
-def _kind(given: object) -> str:
-    return f"the class {given.__name__}" if isinstance(given, type) else f"of the type {type(given).__name__}"
 
 
 def plan_run(
@@ -130,10 +85,13 @@ def make_plan(
     endpoint: Endpoint,
     kept: Sequence[str] | None,
     telemetry: bool,
-    source: Source | None,
-    sink: SinkSpec | None,
+    source: Source | None = None,
+    sink: SinkSpec | None = None,
 ) -> Plan:
-    """Check the prompts against the table and the endpoint, and give the plan; raises `UsageError` kinds."""
+    """Check the prompts against the table and the endpoint, and give the plan; raises `UsageError` kinds.
+
+    Without a `source` or a `sink`, as of a stream, there is nothing by which the run could be told again.
+    """
     if not prompts:
         raise PromptError("no prompt is given; enrich needs at least one")
     for position, prompt in enumerate(prompts):

@@ -185,8 +185,6 @@ def enrich_batches(
         endpoint=endpoint,
         kept=columns,
         telemetry=telemetry,
-        source=None,
-        sink=None,
     )
     asked = (find_column(schema, wanted.path)[0][0] for prompt in prompts for wanted in prompt.inputs)
     alike = like_first(reader, schema, needed={*plan.kept, *asked})

@@ -102,8 +102,6 @@ def _shape(assembled: Assembled) -> Shape:
             endpoint=job.endpoint,
             kept=job.sink.columns,
             telemetry=job.telemetry,
-            source=None,
-            sink=None,
         )
     except CorpusmillError:
         return Shape()
