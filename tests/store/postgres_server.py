@@ -35,6 +35,7 @@ class Server:
             self._folder / "data", cleanup_mode="delete"
         )
         self.url: str = self._server.get_uri()
+        self._one_thing_at_a_time = threading.Lock()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -45,11 +46,13 @@ class Server:
         """Stop it; done when it is down."""
         server = self._server
         options = ("-w", "-D", str(server.pgdata), "-m", mode, "stop")
-        pgexec("pg_ctl", options, bin_path=server.bin_path, user=server.system_user)
+        with self._one_thing_at_a_time:
+            pgexec("pg_ctl", options, bin_path=server.bin_path, user=server.system_user)
 
     def start(self) -> None:
-        """Start it again; done when it answers."""
-        self._server.ensure_postgres_running()
+        """Start it again, when it is down; done when it answers."""
+        with self._one_thing_at_a_time:
+            self._server.ensure_postgres_running()
 
 
 class Line:
