@@ -28,10 +28,12 @@ store: postgresql://user:canary-store@host.invalid/db?password=canary-option
 
 def test_no_literal_secret_of_a_job_is_in_what_is_written_of_it() -> None:
     """Whatever the report holds of the job file, no secret is among it; what is no secret is."""
-    written = parse_job(JOB, environment={"X": "canary-environment"}).written
-    said = json.dumps(written)
-    assert "canary" not in said
-    assert "AKIAKEY" not in said
+    job = parse_job(JOB, environment={"X": "canary-environment"})
+    written = job.written
+    for said in (json.dumps(written), repr(job)):
+        assert "canary" not in said
+        assert "AKIAKEY" not in said
+        assert "Topic of {text}" in said
     assert written["prompts"][0]["ask"]["max_tokens"] == 400
     assert written["store"] == "postgresql://***@host.invalid/db?password=***"
     asked = written["endpoint"]["openai_compatible"]

@@ -31,6 +31,7 @@ def written(*, prompt: str = "", endpoint: str = "", rest: str = "") -> str:
     ("text", "message"),
     [
         (written(rest=BOMB), r"job: comes to more than 200,000 items once its anchors"),
+        ("[" * 5_000 + "]" * 5_000, r"job: lists and mappings are nested too deeply"),
         (written(prompt=", max_tokens: 1" + "0" * 5_000), r"job: a number cannot be read"),
         (written(rest="limits: {requests_per_minute: .inf}"), r"job:7: limits.requests_per_minute.*finite"),
         (

@@ -87,6 +87,10 @@ class Job:
     written: Mapping[str, Any] = field(default_factory=dict)
     places: Document = field(default_factory=lambda: Document(None), repr=False, compare=False)
 
+    def __repr__(self) -> str:
+        # Not by field: the URLs of a store and of tables may hold passwords.
+        return f"Job({dict(self.written)!r})"
+
 
 def load_job(path: str | Path, *, environment: Mapping[str, str] | None = None) -> Job:
     """Read a job file (YAML 1.2 or JSON, UTF-8).

@@ -116,6 +116,8 @@ def read_yaml(text: str, name: str) -> Document:
         raise JobError(f"{name}: not YAML: {str(error).splitlines()[0]}") from None
     except ValueError as error:
         raise JobError(f"{name}: a number cannot be read ({error})") from None
+    except RecursionError:
+        raise JobError(f"{name}: lists and mappings are nested too deeply to be read") from None
     lines: dict[Place, int] = {}
     try:
         return Document(_plain(tree, (), lines), lines)
