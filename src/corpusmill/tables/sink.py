@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 Decision = Literal["skip", "write", "rebuild"]
 
+MARKERS = frozenset({"_SUCCESS", ".DS_Store", "Thumbs.db", "desktop.ini"})
+"""What other programs leave in a folder of their own accord; nobody misses it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkSpec:
@@ -127,7 +130,8 @@ class Sink:
                 return "a file that no run of corpusmill wrote"
             if kind == pafs.FileType.NotFound:
                 return ""
-            names = [info.base_name for info in target.children() if not is_ours(info.base_name)]
+            found = [info.base_name for info in target.children()]
+            names = [name for name in found if not is_ours(name) and name not in MARKERS]
         if self.layout.kind == "file":
             return "a folder"
         return (
