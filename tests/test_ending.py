@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from corpusmill import Ask, OpenAICompatible, enrich
+from corpusmill import Ask, Limits, OpenAICompatible, enrich
 from corpusmill.ending import keep_report
 from corpusmill.errors import AuthenticationError, SinkError, TooManyFailuresError
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from corpusmill.engine.engine import Progress
     from corpusmill.testing import FakeEndpoint
 
 
@@ -66,3 +67,26 @@ def test_an_error_without_a_report_leaves_nothing(tmp_path: Path) -> None:
         keep_report(tmp_path / "out", error)
     assert ended.report_address is None
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_fails_to_show_the_progress_ends_the_run_at_once(
+    tmp_path: Path, fake_endpoint_factory: Callable[..., FakeEndpoint]
+) -> None:
+    """By its own error, not after all rows have been asked."""
+    endpoint = fake_endpoint_factory(latency=0.1)
+
+    def show(progress: Progress) -> None:
+        if progress.live:
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        enrich(
+            pa.table({"text": [str(row) for row in range(400)]}),
+            tmp_path / "out",
+            Ask("Say {text}", into="said"),
+            endpoint=OpenAICompatible(endpoint.base_url, "any"),
+            store=f"sqlite:///{tmp_path / 'store.db'}",
+            limits=Limits(concurrency=4),
+            progress=show,
+        )
+    assert endpoint.stats().requests < 200

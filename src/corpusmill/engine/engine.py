@@ -471,9 +471,14 @@ class Engine:
     # showing
 
     async def _tick(self) -> None:
-        while True:
-            self._report_progress("asking")
-            await asyncio.sleep(TICK)
+        try:
+            while True:
+                self._report_progress("asking")
+                await asyncio.sleep(TICK)
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:  # noqa: BLE001 - whoever shows the progress has failed; raised from the run
+            self._end(error)
 
     def _report_progress(self, phase: str) -> None:
         seconds = time.monotonic() - self._started
