@@ -8,8 +8,6 @@ import runpy
 import shlex
 import subprocess
 import sys
-from datetime import date, datetime, time, timedelta, timezone
-from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +17,6 @@ import pytest
 
 import corpusmill
 from corpusmill.job import parse_job
-from corpusmill.rows.render import Renderer
 
 if TYPE_CHECKING:
     from corpusmill.testing import FakeEndpoint
@@ -172,28 +169,6 @@ def test_the_lines_of_python_run(
     assert asked in snippet
     exec(snippet.replace(asked, f"{asked}, base_url={fake_endpoint.base_url!r}"), {})  # noqa: S102 - our own README
     assert "{'completed': 12}" in capsys.readouterr().out
-
-
-def test_the_texts_of_other_columns_are_those_of_the_readme() -> None:
-    """Each text that it shows is what a template makes of such a value."""
-    moment = datetime(2026, 11, 30, 14, 5, tzinfo=timezone(timedelta(hours=2)))
-    values = [
-        42,
-        Decimal("19.90"),
-        0.1,
-        True,
-        date(2026, 11, 30),
-        time(14, 5),
-        datetime(2026, 11, 30, 14, 5, 0, 250_000),  # noqa: DTZ001 - one without a zone
-        moment,
-    ]
-    (shown,) = re.findall(r"so does `vary_by`: (.*?)\. A whole float", README, re.DOTALL)
-    prompt = corpusmill.Ask("{it}", into="said")
-    made = []
-    for value in values:
-        asked = Renderer(prompt, identity="i").ask(pa.RecordBatch.from_pydict({"it": [value]}))
-        made.append(asked.rendered(0).messages[0]["content"])
-    assert made == re.findall("`([^`]+)`", shown)
 
 
 def test_what_is_blank_for_each_prompt_is_skipped(

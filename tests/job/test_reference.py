@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import re
+from datetime import date, datetime, time, timedelta, timezone
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
+from corpusmill import Ask
 from corpusmill.cli import main
 from corpusmill.job import job_schema, parse_job
-from corpusmill.job.reference import INTRODUCTION, reference
+from corpusmill.job.reference import COLUMNS, INTRODUCTION, reference
+from corpusmill.rows.render import Renderer
 from corpusmill.tables.filters import OPERATORS
 from corpusmill.tables.layout import layout_of
 
@@ -74,3 +80,33 @@ def test_the_command_prints_the_page(capsys: pytest.CaptureFixture[str]) -> None
     """`corpusmill schema --markdown` is how the page is made."""
     assert main(["schema", "--markdown"]) == 0
     assert capsys.readouterr().out == PAGE.read_text("utf-8")
+
+
+def said(prompt: Ask, **row: object) -> str:
+    """Give the user message that a row is asked."""
+    asked = Renderer(prompt, identity="i").ask(pa.RecordBatch.from_pylist([row]))
+    return str(asked.rendered(0).messages[-1]["content"])
+
+
+def test_the_texts_of_other_columns_are_those_of_the_page() -> None:
+    """Each text that it shows is what a template makes of such a value."""
+    values = [
+        42,
+        Decimal("19.90"),
+        0.1,
+        True,
+        date(2026, 11, 30),
+        time(14, 5),
+        datetime(2026, 11, 30, 14, 5, 0, 250_000),  # noqa: DTZ001 - one without a zone
+        datetime(2026, 11, 30, 14, 5, tzinfo=timezone(timedelta(hours=2))),
+    ]
+    (shown,) = re.findall(r"so does `vary_by`: (.*?)\. A whole float", COLUMNS, re.DOTALL)
+    assert [said(Ask("{it}", "x"), it=value) for value in values] == re.findall("`([^`]+)`", shown)
+
+
+def test_the_template_of_the_page_names_the_columns_that_it_shows() -> None:
+    """A name alone, and one that braces alone do not take."""
+    (written,) = re.findall(r"```python\n(.*?)```", COLUMNS, re.DOTALL)
+    prompt = eval(written, {"Ask": Ask})  # noqa: S307 - our own page
+    assert said(prompt, title="A", **{"Text Body (orig.)": "B"}) == "Title: A. Name the topic of: B"
+    assert prompt.into == "theme"

@@ -75,7 +75,7 @@ class AskModel(SamplingModel):
     template: Text | None = Field(
         None,
         description="the user message; {column} and {column.path}, of texts, numbers or dates, are filled in, "
-        "{literal:name} is the text {name}, other braces are text",
+        "{column:any name} too, {literal:name} is the text {name}, other braces are text",
     )
     system: Text | None = Field(None, description="a system message before it")
     messages: list[dict[str, Any]] | dict[str, Any] | None = Field(

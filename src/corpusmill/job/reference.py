@@ -31,6 +31,36 @@ endpoint:
 ```
 """
 
+COLUMNS = """\
+## Columns and templates
+
+Where a key takes a column, it takes the name of any column that the table has, such as `Text Body (orig.)`, `2024` or
+`text/en`, and a path into structs, such as `doc.body`. Where both could be meant, the column of that very name is. A
+name whose accents are encoded in another way than the table's (NFC, NFD) is found too, where only one column can be
+meant; requests do not depend on it. A name that the table does not have is refused with the nearest one.
+
+The templates of `ask` name columns in braces, and so do the messages that it is given; here in Python:
+
+```python
+Ask("Title: {title}. Name the topic of: {column:Text Body (orig.)}", "theme", system="Answer in one word.")
+```
+
+- `{text}`, `{doc.body}`: a name or a path of letters, digits, `_`, `-` and dots that begins with a letter or `_`.
+- `{column:Text Body (orig.)}`: any name or path, up to the closing brace. It may hold no braces, and not begin with a
+  blank or a quotation mark: `{column: 1}` and `{column:"a"}` are text, as they are in code.
+- `{literal:name}`: the text `{name}`, likewise for any name.
+- All other braces are text, as in JSON. What stands in such braces and is a column of the table is refused.
+
+The columns are strings (dictionary-encoded ones, too). The templates of `ask` take numbers, booleans, dates, times and
+timestamps as well, and so does `vary_by`: `42`, `19.90` (a decimal keeps its scale), `0.1`, `true`, `2026-11-30`,
+`14:05:00`, `2026-11-30T14:05:00.25`, and with a time zone, in UTC, `2026-11-30T12:05:00+00:00`. A whole float is
+written as an integer is, and NaN is blank as null is, for pandas makes both of integers and nulls. Such a text follows
+from the value alone, so that the request is the same whichever tool wrote the table.
+
+A new column (`into`) may have any name from which no column of the source differs only by case or in how its accents
+are encoded; a dot in it makes no struct.
+"""
+
 _TYPES = {
     "string": "text",
     "integer": "whole number",
@@ -48,6 +78,7 @@ def reference(schema: Mapping[str, Any]) -> str:
     for key, field in schema["properties"].items():
         for name in _references(field):
             pieces.extend(_section(key, name, definitions, level=2))
+    pieces.append(COLUMNS)
     return "\n".join(pieces)
 
 
