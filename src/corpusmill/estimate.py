@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from corpusmill.endpoints.endpoint import shown_url
 from corpusmill.endpoints.prices import Prices, prices_of
 from corpusmill.endpoints.sagemaker import SageMakerTransform
+from corpusmill.engine.elsewhere import line_to_write
 from corpusmill.engine.fitting import fit_of
 from corpusmill.engine.ladder import stored_answer
 from corpusmill.errors import SinkError
@@ -30,6 +31,8 @@ from corpusmill.transform.estimate import estimate_transform
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import pyarrow as pa
+
     from corpusmill.engine.ladder import Rung
     from corpusmill.job import Job
     from corpusmill.plan import Plan
@@ -41,6 +44,9 @@ if TYPE_CHECKING:
 
 MOST_SAMPLES = 10_000
 """Answers from which tokens are learned, at most."""
+
+FIRST_ROWS = 20
+"""Rows that are looked up under other identities."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +138,7 @@ def plan_job(job: Job, *, prices: Prices | None = None) -> JobPlan:
         for chunk in source.chunks():
             counting.count(chunk.batch)
         known = [] if store is None else _counted(store, job.endpoint.model)
+        counting.look_elsewhere()
     finally:
         if store is not None:
             store.close()
@@ -157,6 +164,8 @@ class _Counting:
         self._job = job
         self._store = store
         self.with_store = store is not None
+        self.elsewhere: str | None = None
+        self._first: pa.RecordBatch | None = None
         endpoint = job.endpoint
         self._context = endpoint.capabilities.context_tokens
         self._renderers = [
@@ -167,8 +176,10 @@ class _Counting:
         self.counts = [Counts() for _ in job.prompts]
         self.rows = 0
 
-    def count(self, batch: Any) -> None:
+    def count(self, batch: pa.RecordBatch) -> None:
         self.rows += batch.num_rows
+        if self._first is None:
+            self._first = batch.slice(0, FIRST_ROWS)
         asked = [renderer.ask(batch) for renderer in self._renderers]
         wanted = list({key for prompt in asked for key in prompt.keys if key is not None})
         found = self._store.get_many(wanted) if self._store is not None and wanted else {}
@@ -209,6 +220,13 @@ class _Counting:
                 counts.parts = counts.parts or any(
                     isinstance(message.get("content"), list) for message in messages
                 )
+
+    def look_elsewhere(self) -> None:
+        """Where no row is found, find out whether the first ones would be if the endpoint had another identity."""
+        if self._store is None or self._first is None or self._job.mode == "refresh":
+            return
+        if not any(counts.stored for counts in self.counts):
+            self.elsewhere = line_to_write(self._store, self._job.prompts, self._first, self._job.endpoint)
 
     def _most(self, prompt: Prompt, rung: Rung, size: int, script: str | None) -> int | None:
         """Give the most tokens that the answer to a request may have; None where it has no ceiling that holds."""
@@ -318,6 +336,11 @@ def _notes(
         # Called from another folder, a relative path is another store, whose answers would all be bought again.
         where = store_path(job.store).absolute() if job.store.startswith("sqlite:") else shown_url(job.store)
         notes.append(f"there is no store yet at {where}: no answer is found there")
+    if counting.elsewhere is not None:
+        notes.append(
+            "no row is in the store under the identity of this endpoint, but rows are under another one, as when a "
+            f"server has moved; if it is the same model that answers, write under the endpoint: {counting.elsewhere}"
+        )
     if isinstance(job.endpoint, SageMakerTransform):
         sizes = [size for counts in counting.counts for size in counts.sizes.values()]
         job_of_rows = estimate_transform(

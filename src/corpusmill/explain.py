@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from corpusmill.engine.elsewhere import line_to_write
 from corpusmill.engine.fitting import fit_of
 from corpusmill.engine.ladder import climb, stored_answer
 from corpusmill.errors import SourceError
@@ -15,6 +16,8 @@ from corpusmill.tables import open_source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    import pyarrow as pa
 
     from corpusmill.job import Job
     from corpusmill.prompts.prompt import Prompt, Rendered
@@ -45,6 +48,7 @@ def explain_row(job: Job, row: int) -> Iterator[str]:
                     _answered(job, asked, entries)
                     or _too_long(job, store, rendered)
                     or _missed(job, prompt, rendered, entries)
+                    or _elsewhere(job, prompt, store, batch)
                     or _nearest(job, store, renderer, rendered)
                 )
                 why = f"{why} (request key {key.hex()})"
@@ -110,6 +114,17 @@ def _missed(job: Job, prompt: Prompt, rendered: Rendered, entries: Sequence[Entr
 
 def _ceiling(tokens: int | None) -> str:
     return "no ceiling" if tokens is None else f"{tokens:,} tokens"
+
+
+def _elsewhere(job: Job, prompt: Prompt, store: Store, batch: pa.RecordBatch) -> str | None:
+    """Say under which other identity the very request is stored; None when it is under none."""
+    line = line_to_write(store, [prompt], batch, job.endpoint)
+    if line is None:
+        return None
+    return (
+        f"not stored under the identity of this endpoint, {job.endpoint.identity!r}, but under another one; if it is "
+        f"the same model that answers, write under the endpoint: {line}"
+    )
 
 
 def _nearest(job: Job, store: Store, renderer: Renderer, rendered: Rendered) -> str:

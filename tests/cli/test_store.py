@@ -229,19 +229,52 @@ def test_a_row_whose_request_failed_has_no_answer_and_is_told_so(
     assert "identity" not in nearest
 
 
-def test_another_identity_is_named_with_the_model_that_answered(
+def elsewhere(folder: Path, endpoint: FakeEndpoint, **changes: str) -> str:
+    """Write the job with an endpoint that is another one in these keys; give its path."""
+    path = written(folder, endpoint)
+    job = json.loads((folder / "job.json").read_text("utf-8"))
+    job["endpoint"]["openai_compatible"] |= changes
+    (folder / "job.json").write_text(json.dumps(job), "utf-8")
+    return path
+
+
+def test_a_server_that_has_moved_is_given_the_identity_to_keep(
     tmp_path: Path, endpoint: FakeEndpoint, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The one by its text, the other by what is kept of it."""
-    assert main(["run", written(tmp_path, endpoint), "--limit", "5", "--quiet"]) == 0
-    written(tmp_path, endpoint)
-    job = json.loads((tmp_path / "job.json").read_text("utf-8"))
-    job["endpoint"]["openai_compatible"]["identity"] = "mine"
-    (tmp_path / "job.json").write_text(json.dumps(job), "utf-8")
+    """Explanation and plan name the line to write, and with it every row is found again."""
+    assert main(["run", written(tmp_path, endpoint), "--quiet"]) == 0
+    moved = elsewhere(tmp_path, endpoint, base_url="http://127.0.0.1:9/v1")
+    line = f'write under the endpoint: identity: "{endpoint.base_url} any"'
     capsys.readouterr()
-    assert main(["store", "explain", str(tmp_path / "job.json"), "--row", "0"]) == 0
+    assert main(["store", "explain", moved, "--row", "0"]) == 0
     said = capsys.readouterr().out
-    assert "differs in identity (this one's identity is 'mine', and 'any' answered the other)" in said
+    assert "not stored under the identity of this endpoint, 'http://127.0.0.1:9/v1 any', but under" in said
+    assert line in said
+    assert main(["plan", moved]) == 0
+    said = capsys.readouterr().out
+    assert "requests to send: 5" in said
+    assert line in said
+    identity = json.loads(line.rpartition("identity: ")[2])
+    kept = elsewhere(tmp_path, endpoint, base_url="http://127.0.0.1:9/v1", identity=identity)
+    assert main(["plan", kept]) == 0
+    said = capsys.readouterr().out
+    assert "requests to send: 0" in said
+    assert "identity" not in said
+
+
+def test_another_model_is_no_server_that_has_moved(
+    tmp_path: Path, endpoint: FakeEndpoint, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is named as the one that answered, and nobody is told to take its answers."""
+    assert main(["run", written(tmp_path, endpoint), "--limit", "5", "--quiet"]) == 0
+    other = elsewhere(tmp_path, endpoint, model="new")
+    capsys.readouterr()
+    assert main(["store", "explain", other, "--row", "0"]) == 0
+    mine = f"{endpoint.base_url} new"
+    said = capsys.readouterr().out
+    assert f"differs in identity (this one's identity is {mine!r}, and 'any' answered the other)" in said
+    assert main(["plan", other]) == 0
+    assert "identity" not in capsys.readouterr().out
 
 
 def test_an_empty_store_has_nothing_near(

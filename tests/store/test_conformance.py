@@ -328,6 +328,13 @@ def test_usage_is_sampled_by_model_newest_first(store: Store, put_of: PutOf) -> 
     assert len(store.usage_samples(limit=1)) == 1
 
 
+def test_the_identities_of_runs_are_named_the_latest_first(store: Store) -> None:
+    """Each once, and none for a run that has none."""
+    for run_key, label in (("1", "one"), ("2", "two"), ("3", ""), ("4", "one")):
+        store.join(run_key, label=label)
+    assert store.identities() == ["one", "two"]
+
+
 def test_stats_count_what_is_there(store: Store, put_of: PutOf) -> None:
     """Entries by kind and model, the first and last of them, claims and runs."""
     owner = store.join("run").owner

@@ -64,6 +64,16 @@ def usage_samples(connection: sqlite3.Connection, *, model: str | None, limit: i
     ]
 
 
+IDENTITIES = (
+    "SELECT label FROM runs WHERE label != '' GROUP BY label ORDER BY max(first_started_at) DESC LIMIT 100"
+)
+
+
+def identities(connection: sqlite3.Connection) -> list[str]:
+    """Name the identities of the endpoints that runs have asked, those of the latest runs first."""
+    return [identity for (identity,) in connection.execute(IDENTITIES)]
+
+
 def count(connection: sqlite3.Connection, size: int, now: float) -> StoreStats:
     """Count what there is at the moment `now`; `size` is that of the files, in bytes."""
     rejected, completions, oldest, newest = connection.execute(

@@ -88,6 +88,10 @@ class ReadOnlyStore(ThrowawayStore):
         """Look into the main store."""
         return self.main.nearest(fields)
 
+    def identities(self) -> list[str]:
+        """Look into the main store."""
+        return self.main.identities()
+
     def usage_samples(self, *, model: str | None = None, limit: int = 10_000) -> list[UsageSample]:
         """Look into the main store."""
         return self.main.usage_samples(model=model, limit=limit)

@@ -279,6 +279,10 @@ class Store(Protocol):
         """Find the stored request that differs in the fewest fields; reads the whole store if it must."""
         ...
 
+    def identities(self) -> list[str]:
+        """Name the identities of the endpoints that runs have asked, the latest first, a hundred at most."""
+        ...
+
     def usage_samples(self, *, model: str | None = None, limit: int = 10_000) -> list[UsageSample]:
         """Give what is known of characters and tokens, the newest first, of one model or of all."""
         ...

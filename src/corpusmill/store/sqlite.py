@@ -259,6 +259,11 @@ class SQLiteStore:
         with self._connections.reading() as connection:
             return housekeeping.nearest(connection, fields)
 
+    def identities(self) -> list[str]:
+        """Name the identities of the endpoints that runs have asked, those of the latest runs first."""
+        with self._connections.reading() as connection:
+            return housekeeping.identities(connection)
+
     def usage_samples(self, *, model: str | None = None, limit: int = 10_000) -> list[UsageSample]:
         """Give what is known of characters and tokens, the newest first, of one model or of all."""
         with self._connections.reading() as connection:

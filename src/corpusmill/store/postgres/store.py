@@ -17,6 +17,7 @@ from corpusmill.errors import StoreError
 from corpusmill.killpoints import reach
 from corpusmill.store import liveness
 from corpusmill.store.explain import NearestSoFar
+from corpusmill.store.housekeeping import IDENTITIES
 from corpusmill.store.packing import unpack_digests
 from corpusmill.store.postgres import accounts, claims, entries
 from corpusmill.store.postgres.links import Links
@@ -256,6 +257,11 @@ class PostgresStore:
     def nearest(self, fields: Mapping[str, str]) -> Nearest | None:
         """Find the stored request that differs in the fewest fields; reads the whole store if it must."""
         return self._links.run(lambda connection: _nearest(connection, fields))
+
+    def identities(self) -> list[str]:
+        """Name the identities of the endpoints that runs have asked, those of the latest runs first."""
+        rows = self._links.run(lambda connection: connection.execute(IDENTITIES).fetchall())
+        return [identity for (identity,) in rows]
 
     def usage_samples(self, *, model: str | None = None, limit: int = 10_000) -> list[UsageSample]:
         """Give what is known of characters and tokens, the newest first, of one model or of all."""
