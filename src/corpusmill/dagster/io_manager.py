@@ -84,8 +84,7 @@ class ArrowParquetIOManager(dg.ConfigurableIOManager):
 
     def path_of(self, asset: dg.AssetKey, partition: str | None = None) -> str:
         """Give the path or URL of an asset or of a partition of it, as another tool would open it."""
-        place = self._place(asset, partition)
-        return place.path if place.local else place.shown
+        return self._place(asset, partition).address
 
     def _place(self, asset: dg.AssetKey, partition: str | None) -> Place:
         from corpusmill.tables.storage import place_of

@@ -44,7 +44,7 @@ def materialisation_metadata(
 ) -> dict[str, Any]:
     """Give the metadata of one materialisation."""
     origins = lineage_of(job, dataset.schema, source_columns)
-    shown = sink.layout.target.path if sink.layout.target.local else sink.shown
+    shown = sink.layout.target.address
     made: dict[str, Any] = {
         "dagster/column_schema": table_schema(dataset.schema, origins),
         "dagster/column_lineage": column_lineage_metadata(origins, source_key),

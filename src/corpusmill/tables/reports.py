@@ -33,7 +33,7 @@ _ADDRESS = re.compile(
 
 def report_address(sink: SinkLike) -> str:
     """Where the report of a sink lies: an absolute path, or the URL of an object."""
-    return _address(open_sink(sink).layout.sidecars / REPORT)
+    return (open_sink(sink).layout.sidecars / REPORT).address
 
 
 def write_failed_report(
@@ -52,7 +52,7 @@ def write_failed_report(
         place = _failed_report(target, kind, shard)
         with failures_as(SinkError, "cannot write the report", place):
             place.write_bytes(files[kind])
-    return _address(_failed_report(target, "json", shard))
+    return _failed_report(target, "json", shard).address
 
 
 def page_address(address: str) -> str:
@@ -91,7 +91,3 @@ def _failed_report(target: Sink, kind: ReportKind, shard: tuple[str, int] | None
         return target.layout.failed_report(kind)
     run_key, number = shard
     return shard_folder(target, run_key) / f"shard-{number:06}.failed.report.{kind}"
-
-
-def _address(place: Place) -> str:
-    return place.path if place.local else place.shown

@@ -209,7 +209,7 @@ def _open_files(spec: SourceSpec) -> Source:
     with placed("source", "columns"):
         schema = _projected(full, spec.columns)
     description = {
-        "path": place.path if place.local else place.shown,
+        "path": place.address,
         "columns": None if spec.columns is None else list(spec.columns),
         "filter": None if spec.filter is None else [[str(item) for item in one] for one in spec.filter],
         "limit": spec.limit,

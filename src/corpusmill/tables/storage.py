@@ -41,6 +41,11 @@ class Place:
         return self.path.rstrip("/").rpartition("/")[2]
 
     @property
+    def address(self) -> str:
+        """What leads here from anywhere: the absolute path, or the URL."""
+        return self.path if self.local else self.shown
+
+    @property
     def parent(self) -> Place:
         """The folder that holds this place."""
         above, slash, _ = self.shown.rstrip("/").rpartition("/")
