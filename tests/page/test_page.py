@@ -247,6 +247,24 @@ def test_chromium_shows_hostile_text_runs_none_of_it_and_asks_nobody(
     assert witness.asked == []
 
 
+@pytest.mark.needs_system("chromium")
+def test_a_chart_that_stands_alone_is_no_larger_than_one_among_others(tmp_path: Path) -> None:
+    """Nor are its letters."""
+    measure = (
+        "<script>document.title = document.querySelector('.card > svg:not(.stack) text').getBoundingClientRect()"
+        ".height.toFixed(2)</script>"
+    )
+
+    def height(shown: RunReport) -> float:
+        page = render(shown)
+        assert page.count('class="column"') > 0
+        document = shown_by_chromium(page.replace("Content-Security-Policy", "x") + measure, tmp_path)
+        return float(document.partition("<title>")[2].partition("<")[0])
+
+    among_others = replace(report("a"), rate_limited=0)
+    assert height(replace(among_others, timeline=[])) == height(among_others) < 18
+
+
 def test_a_rate_over_time_adds_up_to_the_total() -> None:
     """However uneven the moments, the rates times their widths give what was done."""
     moments = [
