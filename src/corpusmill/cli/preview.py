@@ -62,9 +62,9 @@ def preview(job: Job, *, limit: int, as_json: bool, quiet: bool) -> None:
     console = Console()
     for prompt in job.prompts:
         read = [wanted for wanted in prompt.inputs if wanted.kind == "text"]
-        table = Table(title=prompt.into, show_lines=True, title_justify="left")
+        table = Table(title=Text(prompt.into), show_lines=True, title_justify="left")
         for name in (*(wanted.path for wanted in read), prompt.into, "outcome"):
-            table.add_column(name, overflow="fold")
+            table.add_column(Text(name), overflow="fold")
         for batch in batches:
             # The texts as they were asked about; other columns may hold values that Python cannot.
             asked = [column_values(batch, wanted).items for wanted in read]

@@ -112,7 +112,10 @@ class SourceModel(Model):
     @field_validator("filter", mode="before")
     @classmethod
     def _is_a_list_of_conditions(cls, value: object) -> object:
-        """Say what to write where one condition stands alone; its value is not shown, for it may be a variable's."""
+        """Take a number for the name of a column, and say what to write where one condition stands alone.
+
+        Its value is not shown, for it may be a variable's.
+        """
         if (
             isinstance(value, list)
             and len(value) in (2, 3)
@@ -120,6 +123,8 @@ class SourceModel(Model):
         ):
             alone = f"{value[0]}, {json.dumps(value[1])}" + (", …" if len(value) > 2 else "")  # noqa: PLR2004
             raise ValueError(f"must be a list of conditions; for one alone write [[{alone}]]")
+        if isinstance(value, list):
+            return [[as_written(one[0]), *one[1:]] if isinstance(one, list) and one else one for one in value]
         return value
 
 
