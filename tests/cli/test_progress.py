@@ -86,6 +86,18 @@ def test_elsewhere_than_on_a_terminal_a_line_comes_every_half_minute(clock: Fake
     assert len(stream.getvalue().splitlines()) == 3
 
 
+def test_elsewhere_than_on_a_terminal_the_first_line_comes_at_once(clock: FakeClock) -> None:
+    """Once, so that a log tells from the start what goes on; a terminal shows it all the time."""
+    stream, terminal = io.StringIO(), Terminal()
+    for where in (stream, terminal):
+        with Display(stream=where, clock=clock, opening=lambda first: f"opening: {first.total}") as display:
+            assert "opening" not in where.getvalue(), "nothing is known yet"
+            display(progress())
+            display(progress())
+    assert stream.getvalue() == "opening: 10000\n"
+    assert "opening" not in terminal.getvalue()
+
+
 def test_that_a_run_waits_and_goes_on_is_said_at_once(clock: FakeClock) -> None:
     """Not after half a minute; but a pause that comes and goes within a second is no news."""
     stream = io.StringIO()

@@ -140,6 +140,13 @@ def test_a_quiet_run_says_nothing_and_its_help_says_so(
         "--store",
         f"sqlite:///{tmp_path / 's.db'}",
     ]
+    assert main([*asked, *where]) == 0
+    opening = f"asking any at {fake_endpoint.base_url}/chat/completions"
+    said = capsys.readouterr().err
+    assert said.startswith(f"{opening}: 1 row, new columns: text_summary, output: {tmp_path / 'out'}\n")
+    assert main([*asked, *where]) == 0
+    assert opening not in capsys.readouterr().err, "there is nothing to do"
+    where.append("--overwrite")
     assert main([*asked, *where, "--quiet"]) == 0
     told_quietly = capsys.readouterr()
     assert (told_quietly.out, told_quietly.err) == ("", "")

@@ -43,11 +43,16 @@ def write_job(folder: Path, endpoint: FakeEndpoint) -> None:
     )
 
 
+def spoken(stderr: str) -> list[str]:
+    """Give the lines after the one that opens a run."""
+    return [line for line in stderr.splitlines() if not line.startswith("asking any at ")]
+
+
 @pytest.mark.parametrize("redirection", [">&-", "2>&-", ">&- 2>&-", "--json >&-"])
 def test_closed_streams_change_nothing(tmp_path: Path, fake_endpoint: FakeEndpoint, redirection: str) -> None:
     """The output is there and the exit code is 0."""
     done = run(tmp_path, fake_endpoint, redirection)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, spoken(done.stderr)) == (0, [])
     assert corpusmill.read(tmp_path / "out").count_rows() == 2
 
 
@@ -58,8 +63,8 @@ def test_a_full_standard_output_is_said_in_one_line(
     """Half an answer must not pass for a success; the rows are written all the same."""
     done = run(tmp_path, fake_endpoint, redirection)
     assert done.returncode == 1
-    assert done.stderr.count("\n") == 1
-    assert "standard output cannot be written: No space left on device" in done.stderr
+    (line,) = spoken(done.stderr)
+    assert "standard output cannot be written: No space left on device" in line
     assert corpusmill.read(tmp_path / "out").count_rows() == 2
 
 

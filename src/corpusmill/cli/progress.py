@@ -1,4 +1,4 @@
-"""Progress on standard error: a live display on a terminal, a line every 30 seconds elsewhere."""
+"""Progress on standard error: a live display on a terminal, elsewhere a line at the start and every 30 seconds."""
 
 from __future__ import annotations
 
@@ -33,10 +33,12 @@ class Display:
         stream: TextIO | None = None,
         every: float = EVERY,
         clock: Callable[[], float] = time.monotonic,
+        opening: Callable[[Progress], str] | None = None,
     ) -> None:
         """Write to `stream`, standard error by default; with `quiet` nothing at all.
 
-        `every` is the time between two plain lines, in seconds, which `clock` counts. Where standard error is closed,
+        `every` is the time between two plain lines, in seconds, which `clock` counts; `opening` gives the one that goes
+        before them. Where standard error is closed,
         or cannot be written any more (its reader has left, its disk is full), there is nobody to show anything to, and
         the run goes on.
         """
@@ -47,6 +49,7 @@ class Display:
         self._live: Live | None = None
         self._clock = clock
         self._last = clock()
+        self._opening = opening
         self._lock = threading.Lock()
         self._waiting: str | None = None
 
@@ -84,6 +87,9 @@ class Display:
             if self._live is not None:
                 self._live.update(table(progress))
                 return
+            if self._opening is not None:
+                print(self._opening(progress), file=self._stream, flush=True)
+                self._opening = None
             now = self._clock()
             changed = (progress.waiting is None) != (self._waiting is None)
             self._waiting = progress.waiting

@@ -9,6 +9,7 @@ import shlex
 import signal
 import sys
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,6 +18,7 @@ import msgspec
 from corpusmill.cli.job_file import job_of_file
 from corpusmill.cli.none_chosen import warn_of_no_rows
 from corpusmill.cli.progress import EVERY, Display
+from corpusmill.endpoints.endpoint import shown_url
 from corpusmill.endpoints.sagemaker import SageMakerTransform
 from corpusmill.enrich_job import enrich_job
 from corpusmill.errors import InterruptedRunError, RunEndedError, TooManyFailuresError
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from corpusmill.engine.door import Stoppable
+    from corpusmill.engine.engine import Progress
     from corpusmill.job import Job
     from corpusmill.report import RunReport
 
@@ -121,7 +124,8 @@ def run_job(
         return
     # The process is ours: what was loaded for good need not be looked through at each collection.
     gc.freeze()
-    with Display(quiet=quiet, every=progress_every) as display, signals(display) as stopper:
+    display = Display(quiet=quiet, every=progress_every, opening=partial(_opening, job))
+    with display, signals(display) as stopper:
         try:
             report = enrich_job(job, overwrite=overwrite, progress=display, on_start=stopper.take)
         except RunEndedError as error:
@@ -144,6 +148,14 @@ def run_job(
     elif not quiet:
         with _output():
             click.echo(told(report))
+
+
+def _opening(job: Job, progress: Progress) -> str:
+    """Say what is asked, of whom, and where it goes."""
+    rows = "rows" if progress.total is None else f"{progress.total:,} row{'s' if progress.total != 1 else ''}"
+    columns = ", ".join(prompt.into for prompt in job.prompts)
+    who = f"{job.endpoint.model} at {shown_url(job.endpoint.url)}"
+    return f"asking {who}: {rows}, new columns: {columns}, output: {open_sink(job.sink).shown}"
 
 
 class Stopper:
