@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from openlineage.client import event_v2
 from openlineage.client.naming import dataset as naming
@@ -98,6 +99,33 @@ def test_events_name_the_same_datasets_at_the_start_and_at_the_end(
     assert run["promptTokens"] == fake_endpoint.stats().prompt_tokens
     assert run["cost"] > 0
     assert "strikes" not in str(found)
+
+
+def test_columns_of_any_name_are_read_filled_and_told(
+    load_dag: LoadDag, run_dag: RunDag, tmp_path: Path, fake_endpoint: FakeEndpoint, events: Events
+) -> None:
+    """The lineage names the columns that the table has, however a prompt writes them."""
+    written = "gro\u0308\u00dfe"
+    table = pa.table({"id": [1], "Text Body (orig.)": ["one"], written: ["s"], "a.b": ["c"], "2024": ["x"]})
+    pq.write_table(table, tmp_path / "corpus.parquet")
+    ask = {
+        "template": "{column:Text Body (orig.)} {gr\u00f6\u00dfe} {a.b}",
+        "into": "topic.b",
+        "vary_by": "2024",
+    }
+    module = load_dag(
+        DAG, dag_id="names", folder=str(tmp_path), base_url=fake_endpoint.base_url, prompts=[{"ask": ask}]
+    )
+    assert run_dag(module.dag).state == "success"
+    (output,) = of_task(events(), "names.translate")["COMPLETE"]["outputs"]
+    lineage = output["facets"]["columnLineage"]["fields"]
+    assert list(lineage) == ["id", "topic.b", "topic.b_outcome"]
+    assert [field["field"] for field in lineage["topic.b"]["inputFields"]] == [
+        "Text Body (orig.)",
+        written,
+        "a.b",
+        "2024",
+    ]
 
 
 def test_a_failed_task_names_the_same_datasets(

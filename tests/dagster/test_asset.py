@@ -358,3 +358,32 @@ def test_lineage_knows_columns_that_are_not_kept_and_names_with_dots(
     job["prompts"] = [{"ask": {"template": "{doc.body} {title.short}", "into": "topic"}}]
     lineage = runs.told(runs.materialise(enriched_asset("asked", job)), "asked")["dagster/column_lineage"]
     assert {dep.column_name for dep in lineage.deps_by_column["topic"]} == {"doc", "title.short"}
+
+
+def test_columns_of_any_name_are_read_filled_and_told(
+    job: dict[str, Any], runs: Runs, corpus: Path, endpoint: FakeEndpoint
+) -> None:
+    """In the filter of a partition, in prompts and in the lineage, which has the names of the table."""
+    written = "gro\u0308\u00dfe"
+    pq.write_table(
+        pa.table(
+            {"Text Body (orig.)": ["one", "two"], written: ["s", "l"], "2024": ["x", "y"], "a.b": ["c", "d"]}
+        ),
+        corpus,
+    )
+    job["source"] = {"path": str(corpus)}
+    job["sink"] = {"path": job["sink"], "columns": ["2024", "gr\u00f6\u00dfe"]}
+    job["prompts"] = [
+        {"ask": {"template": "{column:Text Body (orig.)} {gr\u00f6\u00dfe} {a.b}", "into": "topic.b |"}},
+        {"translate": {"column": "Text Body (orig.)", "into": "Latvian?", "to": "lv", "vary_by": "2024"}},
+    ]
+    sizes = Dimension(definition=dg.StaticPartitionsDefinition(["s", "l"]), column="größe", hive="Size (cm)")
+    asset = enriched_asset("asked", job, partitions={"size": sizes})
+    result = runs.materialise(asset, partition="s")
+    assert result.success
+    assert endpoint.stats().requests == 2
+    told: Any = runs.events(result, "asked")["s"].metadata
+    lineage = told["dagster/column_lineage"].value.deps_by_column
+    assert {dep.column_name for dep in lineage["topic.b |"]} == {"Text Body (orig.)", written, "a.b"}
+    assert {dep.column_name for dep in lineage["Latvian?"]} == {"Text Body (orig.)", "2024"}
+    assert [dep.column_name for dep in lineage[written]] == [written]
