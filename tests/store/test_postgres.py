@@ -11,8 +11,10 @@ import pytest
 
 from corpusmill.endpoints.endpoint import shown_url
 from corpusmill.errors import StoreError, UsageError
+from corpusmill.policy import Budget
 from corpusmill.store import Wanted, open_store
 from corpusmill.store.postgres.links import Links, taken_apart
+from corpusmill.store.protocol import Cost, Release
 from corpusmill.store.urls import store_exists
 
 if TYPE_CHECKING:
@@ -189,3 +191,29 @@ def test_a_child_opens_a_link_of_its_own(url: str) -> None:
     os.close(reading)
     os.close(writing)
     links.close()
+
+
+def test_reserving_and_settling_do_not_wait_for_one_another(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both lock a run and its owner, in the same order: the server has to end neither of them, which takes a second."""
+    ended: list[float] = []
+    monkeypatch.setattr("corpusmill.store.postgres.links.time.sleep", ended.append)
+    store = open_store(url)
+    owner = store.join("run").owner
+    budget, left = Budget(tokens=10**9), iter(range(300))
+
+    def settle() -> None:
+        for number in left:
+            key = number.to_bytes(20, "big")
+            cost = Cost(attempts=1, reserved_tokens=1)
+            store.write(owner, releases=[Release(key=key, possibly_paid=False, cost=cost)])
+
+    settling = threading.Thread(target=settle)
+    settling.start()
+    while settling.is_alive():
+        assert store.reserve(owner, tokens=1, usd=0.0, budget=budget) == "granted"
+    settling.join()
+    assert store.spend("run").attempts == 300
+    assert ended == []
+    store.close()

@@ -138,14 +138,7 @@ def settle(
     possibly_paid_twice: int,
 ) -> None:
     """Add costs to the run's account, and give back what was reserved for them. The last step of a transaction."""
-    tokens = sum(cost.reserved_tokens for cost in costs)
-    usd = sum(cost.reserved_usd for cost in costs)
-    if tokens or usd:
-        connection.execute(
-            "UPDATE owners SET reserved_tokens = greatest(0, reserved_tokens - %s), "
-            "reserved_usd = greatest(0.0, reserved_usd - %s) WHERE id = %s",
-            (tokens, usd, owner),
-        )
+    # The run before its owner, as `reserve` has them: otherwise the two would wait for one another.
     connection.execute(
         "UPDATE runs SET requests = requests + %s, attempts = attempts + %s, "
         "prompt_tokens = prompt_tokens + %s, completion_tokens = completion_tokens + %s, usd = usd + %s, "
@@ -160,6 +153,14 @@ def settle(
             run_key,
         ),
     )
+    tokens = sum(cost.reserved_tokens for cost in costs)
+    usd = sum(cost.reserved_usd for cost in costs)
+    if tokens or usd:
+        connection.execute(
+            "UPDATE owners SET reserved_tokens = greatest(0, reserved_tokens - %s), "
+            "reserved_usd = greatest(0.0, reserved_usd - %s) WHERE id = %s",
+            (tokens, usd, owner),
+        )
 
 
 def reserve(
