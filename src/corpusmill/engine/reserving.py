@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from corpusmill.errors import BudgetUsedUpError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from corpusmill.policy import Budget
-    from corpusmill.store.protocol import Membership, Store
+    from corpusmill.store.protocol import Membership, Reservation, Store
 
 ROOM_POLL = 0.25
 """Seconds between two looks whether what was in flight has left room."""
@@ -67,8 +67,8 @@ class Reserve:
         self._budget = budget
         self._price = price
         self._sleep = sleep
-        # One at a time, so that a whole window of requests does not ask the store in turn.
         self._turn = asyncio.Lock()
+        self._waiting: dict[object, Reserved] = {}
 
     async def take(self, estimate: Estimate, size: int, ceiling: int | None) -> Reserved:
         """Set aside what a request of so many characters may take; wait while what is in flight may make room for it.
@@ -82,16 +82,40 @@ class Reserve:
         given, answered = estimate.most(size, ceiling)
         most = max(given + answered, estimate.tokens(size, ceiling))
         usd = self._price(given, answered) if self._price else 0.0
-        async with self._turn:
-            while True:
-                found = await asyncio.to_thread(
-                    self._store.reserve, self._member.owner, tokens=most, usd=usd, budget=budget
-                )
-                if found == "granted":
-                    return Reserved(most, usd)
-                if found == "used_up":
-                    raise BudgetUsedUpError(self._used_up(budget, most, usd))
-                await self._sleep(ROOM_POLL)
+        # One asks the store at a time, for all who wait: asking takes as long as a write of the store's.
+        me, wanted = object(), Reserved(most, usd)
+        self._waiting[me] = wanted
+        try:
+            async with self._turn:
+                while me in self._waiting:
+                    await self._take_all(budget, me)
+        finally:
+            self._waiting.pop(me, None)
+        return wanted
+
+    async def _take_all(self, budget: Budget, first: object) -> None:
+        """Set aside what all who wait want, or else what the first of them wants; wait a little where neither fits."""
+        waiting = dict(self._waiting)
+        found = await self._ask(budget, list(waiting.values()))
+        if found != "granted" and len(waiting) > 1:
+            waiting = {first: waiting[first]}
+            found = await self._ask(budget, list(waiting.values()))
+        if found == "granted":
+            for one in waiting:
+                self._waiting.pop(one, None)
+        elif found == "used_up":
+            raise BudgetUsedUpError(self._used_up(budget, *waiting[first]))
+        else:
+            await self._sleep(ROOM_POLL)
+
+    async def _ask(self, budget: Budget, wanted: Sequence[Reserved]) -> Reservation:
+        return await asyncio.to_thread(
+            self._store.reserve,
+            self._member.owner,
+            tokens=sum(one.tokens for one in wanted),
+            usd=sum(one.usd for one in wanted),
+            budget=budget,
+        )
 
     def _used_up(self, budget: Budget, tokens: int, usd: float) -> str:
         spent = self._store.spend(self._member.run_key)
