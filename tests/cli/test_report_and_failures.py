@@ -185,7 +185,7 @@ def test_a_run_that_ends_early_says_how_to_see_what_was_done_until_then(
         job = job_in(tmp_path, endpoint.base_url)
         assert main(["run", job, "--quiet"]) == 1
         (said,) = capsys.readouterr().err.splitlines()
-        assert f"; corpusmill report {tmp_path / 'out'} shows what was done until then" in said
+        assert f"; {tmp_path / 'out.failed.report.html'} shows what was done until then" in said
         page = page_of(tmp_path / "out", capsys)
         assert page == tmp_path / "out.failed.report.html"
         text = page.read_text("utf-8")
@@ -224,23 +224,22 @@ def test_the_report_of_a_run_that_did_not_get_to_overwrite_goes_before_that_of_t
     assert inside.read_bytes() != before
 
 
-def test_the_report_of_a_partition_is_found_by_the_command_that_the_run_names(
+def test_the_report_of_a_partition_lies_where_the_run_says(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The path of the partition's folder is enough, and readers of the other partitions pass over the page."""
     sink = {"path": str(tmp_path / "all of it"), "partition": {"lang": "lv"}}
     with FakeEndpoint(faults={"401": 1.0}) as endpoint:
         assert main(["run", job_in(tmp_path, endpoint.base_url, sink=sink), "--quiet"]) == 1
-    named = re.search(r"; (corpusmill report .*) shows what was done", capsys.readouterr().err)
-    assert named is not None
-    _, _, out = shlex.split(named[1])
-    assert page_of(Path(out), capsys) == tmp_path / "all of it" / "_lang=lv.failed.report.html"
+    page = tmp_path / "all of it" / "_lang=lv.failed.report.html"
+    assert f"; {page} shows what was done" in capsys.readouterr().err
+    assert page_of(tmp_path / "all of it" / "lang=lv", capsys) == page
 
 
 def test_an_interrupted_run_says_how_to_see_what_was_done_and_how_to_go_on(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Both commands stand in the one line, that which goes on last."""
+    """Both stand in the one line, the command that goes on last."""
     numbers = itertools.count()
 
     def interrupt(_request: object, _attempt: int) -> None:
@@ -252,7 +251,7 @@ def test_an_interrupted_run_says_how_to_see_what_was_done_and_how_to_go_on(
         job = job_in(tmp_path, endpoint.base_url)
         assert main(["run", job, "--quiet"]) == 130
     said = capsys.readouterr().err.splitlines()[-1]
-    see = f"; corpusmill report {tmp_path / 'out'} shows what was done until then. "
+    see = f"; {tmp_path / 'out.failed.report.html'} shows what was done until then. "
     assert said.endswith(f"{see}Go on with: corpusmill run {job}")
     assert page_of(tmp_path / "out", capsys) == tmp_path / "out.failed.report.html"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -19,8 +20,6 @@ from corpusmill.page import render
 from corpusmill.report import PromptReport, Sample
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from corpusmill.testing import FakeEndpoint
 
 URL = "https://api.openai.com/v1"
@@ -74,6 +73,7 @@ def test_without_stated_prices_the_cost_is_by_the_list_and_says_so(tmp_path: Pat
     report = run(tmp_path)
     assert report.cost == pytest.approx(listed.cost(10_000, 1_000))
     assert report.prices == listed.origin
+    assert Path(told(report).rpartition("report: ")[2]).read_text("utf-8") == render(report)
     assert f"by {listed.origin}" in told(report)
     assert f"by {listed.origin}" in render(report)
 
@@ -98,7 +98,7 @@ def test_what_a_run_did_is_told_in_counts_that_add_up() -> None:
         "asked 10, from the store 7, same as another row 1, blank 2, without an answer 0",
         "12 attempts, 11 answers, 1,000 tokens in and 500 out, $0.2500",
         "at most 3 requests may have been paid twice",
-        "output: out",
+        "output: out, report: out/_corpusmill/report.html",
     ]
 
 
@@ -112,7 +112,7 @@ def test_what_was_found_in_answers_and_where_the_failures_are_is_told() -> None:
     )
     assert told(replace(REPORT, output="my out", prompts=[prompt])).splitlines()[-3:] == [
         "found in answers for lv: lines 3, untranslated 1,200",
-        "output: my out",
+        "output: my out, report: my out/_corpusmill/report.html",
         "corpusmill failures 'my out' lists the 3 without a usable answer, by cause",
     ]
     assert "failures" not in told(replace(REPORT, prompts=[prompt]), preview=True)

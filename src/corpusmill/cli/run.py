@@ -131,7 +131,8 @@ def run_job(
         except RunEndedError as error:
             if error.report is not None and as_json:
                 write_json(summary(error.report))
-            see = None if error.report_address is None else _how_to_see(open_sink(job.sink).shown)
+            page = open_sink(job.sink).layout.failed_report("html").shown
+            see = None if error.report_address is None else f"{page} shows what was done until then"
             if isinstance(error, InterruptedRunError):
                 if error.report is None and isinstance(job.endpoint, SageMakerTransform):
                     raise
@@ -208,10 +209,6 @@ def _how_to_go_on(report: RunReport | None, command: str, see: str | None) -> st
     return f"interrupted: {kept}{f'; {see}' if see else ''}. Go on with: {command}"
 
 
-def _how_to_see(sink: str) -> str:
-    return f"{shlex.join(['corpusmill', 'report', sink])} shows what was done until then"
-
-
 def told(report: RunReport, *, preview: bool = False) -> str:
     """Say what a run did, for a person; a preview has no output."""
     if report.skipped_run:
@@ -239,7 +236,11 @@ def told(report: RunReport, *, preview: bool = False) -> str:
         if prompt.notes:
             found = ", ".join(f"{name} {count:,}" for name, count in sorted(prompt.notes.items()))
             lines.append(f"found in answers for {prompt.into}: {found}")
-    lines.append("preview: no output was written" if preview else f"output: {report.output}")
+    if preview or report.output is None:
+        lines.append("preview: no output was written")
+    else:
+        page = open_sink(report.output).layout.sidecars / "report.html"
+        lines.append(f"output: {report.output}, report: {page.shown}")
     unusable = sum(count for prompt in report.prompts for count in prompt.errors.values())
     if unusable and report.output is not None and not preview:
         failures = shlex.join(["corpusmill", "failures", report.output])
