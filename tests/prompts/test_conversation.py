@@ -208,3 +208,10 @@ def test_vary_by_draws_again_for_the_same_text(tmp_path: Path, fake_endpoint: Fa
         )
         assert (report.live, report.deduplicated) == (live, 3 - live)
     assert fake_endpoint.stats().distinct == 1
+
+
+def test_the_new_column_of_a_question_is_named_by_position_or_by_name() -> None:
+    """As that of the other prompts is; a question without one is refused in words."""
+    assert Ask("{text}", "theme").content() == Ask("{text}", into="theme").content()
+    with pytest.raises(PromptError, match=r"ask\.into is ''; it must name the new column"):
+        Ask("{text}")

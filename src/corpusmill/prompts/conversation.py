@@ -80,7 +80,7 @@ class Conversation:
 def conversation_column(reference: Mapping[str, Any], what: str) -> str:
     """Read `{"column": name}`; raise `PromptError` for any other mapping."""
     if set(reference) != {"column"} or not isinstance(reference["column"], str):
-        raise PromptError(f"{what} as a mapping must be {{column: name}}; it is {dict(reference)!r}")
+        raise PromptError(f"{what} as a mapping must be {{column: name}}, a text; it is {dict(reference)!r}")
     return str(reference["column"])
 
 
