@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import httpx
 import pytest
 
 from corpusmill.testing.faults import KINDS
+from corpusmill.testing.settings import CHANGEABLE
 from corpusmill.testing.stats import Stats
+
+if TYPE_CHECKING:
+    from corpusmill.testing import FakeEndpoint
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "testing.md").read_text("utf-8")
@@ -51,6 +58,22 @@ def test_the_faults_that_the_page_names_exist(kind: str) -> None:
     """They are kinds of fault, and the page names them."""
     assert kind in KINDS
     assert f"`{kind}`" in PAGE
+
+
+def test_the_settings_that_the_page_shows_are_all_and_can_be_put(fake_endpoint: FakeEndpoint) -> None:
+    """They are taken as they stand, at either address, and null takes the first three away."""
+    (shown,) = re.findall(r"^```json\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    example = json.loads(shown)
+    assert tuple(example) == CHANGEABLE
+    url = f"{fake_endpoint.base_url}/settings"
+    taken = httpx.put(url, json=example).raise_for_status().json()
+    assert taken["faults"]["shares"] == example["faults"]
+    assert taken["latency"].items() >= example["latency"].items()
+    assert taken["limits"].items() >= example["limits"].items()
+    plain = {name: value for name, value in example.items() if name not in {"latency", "faults", "limits"}}
+    assert taken.items() >= plain.items()
+    nothing = httpx.put(url.replace("/v1", ""), json={"latency": None, "faults": None, "limits": None}).json()
+    assert (nothing["latency"]["mean"], nothing["faults"]["shares"], nothing["limits"]) == (0, {}, None)
 
 
 def test_the_counts_that_the_page_names_exist() -> None:

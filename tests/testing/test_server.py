@@ -285,6 +285,19 @@ def test_settings_that_do_not_fit_change_nothing(fake_endpoint: FakeEndpoint, wr
     assert HTTP.get(url).json() == before
 
 
+def test_a_setting_that_is_not_known_is_refused_with_those_that_are(fake_endpoint: FakeEndpoint) -> None:
+    """At the top and within."""
+
+    def error(change: dict[str, object]) -> str:
+        return str(HTTP.put(f"{fake_endpoint.base_url}/settings", json=change).json()["error"])
+
+    known = "latency, faults, limits, seed, models, context_tokens, strict_context, gzip"
+    assert error({"colour": 1}) == f"settings: no setting is called 'colour'; there are {known}"
+    assert "RateLimits has no rpm; it has requests_per_minute, tokens_per_minute" in error(
+        {"limits": {"rpm": 1}}
+    )
+
+
 def test_connections_are_kept_and_large_bodies_read(fake_endpoint: FakeEndpoint) -> None:
     """A body of several reads is whole, and the next request comes over the same connection."""
     text = "Translate to Latvian:\n\n" + "bread " * 20_000

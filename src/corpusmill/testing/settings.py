@@ -60,7 +60,7 @@ def changed_settings(settings: Settings, change: object) -> Settings:
         elif name in _PLAIN_SETTINGS:
             converted[name] = msgspec.convert(value, _PLAIN_SETTINGS[name])
         else:
-            msg = f"no setting is called {name!r}"
+            msg = f"no setting is called {name!r}; there are {', '.join(CHANGEABLE)}"
             raise ValueError(msg)
     return replace(settings, **converted)
 
@@ -72,6 +72,9 @@ _PLAIN_SETTINGS: Final[Mapping[str, Any]] = {
     "strict_context": bool,
     "gzip": bool,
 }
+
+CHANGEABLE: Final = ("latency", "faults", "limits", *_PLAIN_SETTINGS)
+"""What can be changed by JSON; the key cannot, for it would be shown on the way."""
 
 
 def latency_from(value: object) -> Latency:
@@ -102,7 +105,8 @@ def _converted(value: object, kind: type[T]) -> T:
         return value
     unknown = value.keys() - {field.name for field in fields(kind)} if isinstance(value, dict) else set()
     if unknown:
-        msg = f"{kind.__name__} has no {', '.join(sorted(unknown))}"
+        known = ", ".join(field.name for field in fields(kind))
+        msg = f"{kind.__name__} has no {', '.join(sorted(unknown))}; it has {known}"
         raise ValueError(msg)
     return msgspec.convert(value, kind)
 
