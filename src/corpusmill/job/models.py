@@ -275,7 +275,12 @@ class FailuresModel(Model):
 
 
 class BudgetModel(Model):
-    """The most that a run may spend, over all its shards and retries."""
+    """The most that a run may spend, over all its shards and retries.
+
+    Before a request is sent, what its text and an answer up to its ceiling would cost is set aside, and a run ends
+    where that no longer fits beside what is spent: where answers may be long, well before all is. A lower `max_tokens`
+    of the prompt sets less aside.
+    """
 
     tokens: int | None = Field(None, gt=0, description="prompt and answer together")
     usd: float | None = Field(None, gt=0, description="US dollars; needs prices")
