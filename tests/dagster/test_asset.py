@@ -19,6 +19,7 @@ from pyarrow import dataset as pads
 
 from corpusmill import Ask, SinkSpec, SourceSpec, read
 from corpusmill.dagster import Dimension, OpenAICompatibleResource, Rule, StoreResource, enriched_asset
+from corpusmill.dagster.assets import source_key
 from corpusmill.dagster.failures import verdict_on
 from corpusmill.dagster.metadata import escaped
 from corpusmill.dagster.quality import RULES, rules_of, tally
@@ -112,6 +113,19 @@ def test_the_graph_holds_the_source_and_the_code_version_follows_the_prompt(job:
     ]
     assert len(set(versions)) == len(versions)
     assert version(limits={"concurrency": 3}, store="sqlite:///elsewhere.db") == versions[0]
+
+
+@pytest.mark.parametrize(
+    ("path", "key"),
+    [
+        ("s3://${BUCKET}/raw/corpus.parquet", ["raw", "corpus"]),
+        ("raw/day=*/${DAY}/*.parquet", ["raw"]),
+        ("raw/$${name}/corpus.parquet", ["name", "corpus"]),
+    ],
+)
+def test_a_source_is_called_after_its_path_without_what_varies(path: str, key: list[str]) -> None:
+    """Wildcards and variables are no names; a folder that is only written like a variable has one."""
+    assert source_key(path) == dg.AssetKey(key)
 
 
 def test_a_second_materialisation_asks_nothing_and_has_the_same_version(

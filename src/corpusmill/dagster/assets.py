@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from corpusmill.job import Job
 
 _WILD = re.compile(r"[*?\[]")
-_VARIABLE = re.compile(r"\$\{\w+\}")
+_VARIABLE = re.compile(r"(?<!\$)\$\{\w+\}")
 
 
 def enriched_asset(
