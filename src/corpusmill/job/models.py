@@ -154,7 +154,9 @@ class OpenAICompatibleModel(Model):
     stream: bool = Field(default=False, description="ask for answers in pieces; the result is the same")
     headers: dict[str, Text] | None = Field(None, description="sent with every request; shown nowhere")
     context_tokens: int | None = Field(
-        None, ge=1, description="the size of the context, for prompt and answer together"
+        None,
+        ge=1,
+        description="the size of the context, for prompt and answer together; answers get what a text leaves of it",
     )
     ceiling_field: Literal["max_tokens", "max_completion_tokens"] | None = Field(
         None, description="the name under which the ceiling of an answer is sent"
@@ -174,7 +176,9 @@ class SambaNovaModel(Model):
     stream: bool = Field(default=False, description="ask for answers in pieces; the result is the same")
     headers: dict[str, Text] | None = Field(None, description="sent with every request; shown nowhere")
     context_tokens: int | None = Field(
-        None, ge=1, description="the size of the context, for prompt and answer together"
+        None,
+        ge=1,
+        description="the size of the context, for prompt and answer together; answers get what a text leaves of it",
     )
     ceiling_field: Literal["max_tokens", "max_completion_tokens"] | None = Field(
         None, description="the name under which the ceiling of an answer is sent"
