@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from corpusmill.errors import StoreError
 from corpusmill.store import liveness
-from corpusmill.store.liveness import LEASE, Process, is_alive, this_host, this_process
+from corpusmill.store.deciding import reservation, total
+from corpusmill.store.liveness import LEASE, Process, this_process
 from corpusmill.store.protocol import Membership, Spend
 
 if TYPE_CHECKING:
@@ -73,10 +73,8 @@ def lives(connection: sqlite3.Connection, owner: int, now: float) -> bool:
     if row is None:
         return False
     invocation, host, pid, created_at, lease_until = row
-    if host == this_host() and pid == os.getpid() and invocation not in liveness.here:
-        return False
     process = Process(host=host, pid=pid, created_at=created_at)
-    return is_alive(process, lease_until=lease_until, host=this_host(), now=now)
+    return liveness.lives(process, invocation=invocation, lease_until=lease_until, now=now)
 
 
 def run_key_of(connection: sqlite3.Connection, owner: int) -> str:
@@ -108,27 +106,26 @@ def settle(
     possibly_paid_twice: int,
 ) -> None:
     """Add costs to the run's account, and give back what was reserved for them."""
+    cost = total(costs)
     connection.execute(
         "UPDATE runs SET requests = requests + ?, attempts = attempts + ?, prompt_tokens = prompt_tokens + ?, "
         "completion_tokens = completion_tokens + ?, usd = usd + ?, "
         "possibly_paid_twice = possibly_paid_twice + ? WHERE run_key = ?",
         (
             requests,
-            sum(cost.attempts for cost in costs),
-            sum(cost.prompt_tokens for cost in costs),
-            sum(cost.completion_tokens for cost in costs),
-            sum(cost.usd for cost in costs),
+            cost.attempts,
+            cost.prompt_tokens,
+            cost.completion_tokens,
+            cost.usd,
             possibly_paid_twice,
             run_key,
         ),
     )
-    tokens = sum(cost.reserved_tokens for cost in costs)
-    usd = sum(cost.reserved_usd for cost in costs)
-    if tokens or usd:
+    if cost.reserved_tokens or cost.reserved_usd:
         connection.execute(
             "UPDATE owners SET reserved_tokens = max(0, reserved_tokens - ?), "
             "reserved_usd = max(0.0, reserved_usd - ?) WHERE id = ?",
-            (tokens, usd, owner),
+            (cost.reserved_tokens, cost.reserved_usd, owner),
         )
 
 
@@ -144,28 +141,20 @@ def reserve(
 ) -> Reservation:
     """Set so much of the budget aside, if it fits beside what is spent and what the living have reserved."""
     spent = spend_of(connection, run_key)
-    tokens_after = spent.prompt_tokens + spent.completion_tokens + tokens
-    usd_after = spent.usd + usd
-    if _exceeds(tokens_after, usd_after, budget):
-        return "used_up"
-    for other, their_tokens, their_usd in connection.execute(
+    owners = connection.execute(
         "SELECT id, reserved_tokens, reserved_usd FROM owners "
         "WHERE run_key = ? AND (reserved_tokens > 0 OR reserved_usd > 0)",
         (run_key,),
-    ).fetchall():
-        if other == owner or lives(connection, other, now):
-            tokens_after += their_tokens
-            usd_after += their_usd
-    if _exceeds(tokens_after, usd_after, budget):
-        return "waits"
-    connection.execute(
-        "UPDATE owners SET reserved_tokens = reserved_tokens + ?, reserved_usd = reserved_usd + ? WHERE id = ?",
-        (tokens, usd, owner),
+    ).fetchall()
+    set_aside = (
+        (reserved_tokens, reserved_usd)
+        for other, reserved_tokens, reserved_usd in owners
+        if other == owner or lives(connection, other, now)
     )
-    return "granted"
-
-
-def _exceeds(tokens: int, usd: float, budget: Budget) -> bool:
-    return (budget.tokens is not None and tokens > budget.tokens) or (
-        budget.usd is not None and usd > budget.usd
-    )
+    decided = reservation(budget, spent, tokens=tokens, usd=usd, set_aside=set_aside)
+    if decided == "granted":
+        connection.execute(
+            "UPDATE owners SET reserved_tokens = reserved_tokens + ?, reserved_usd = reserved_usd + ? WHERE id = ?",
+            (tokens, usd, owner),
+        )
+    return decided

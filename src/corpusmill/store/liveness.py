@@ -78,6 +78,13 @@ def created_at(pid: int) -> float | None:
         return float("nan")
 
 
+def lives(owner: Process, *, invocation: str, lease_until: float, now: float) -> bool:
+    """Tell whether an owner lives, as seen from this process, which knows which of its own invocations go on."""
+    if owner.host == this_host() and owner.pid == os.getpid() and invocation not in here:
+        return False
+    return is_alive(owner, lease_until=lease_until, host=this_host(), now=now)
+
+
 def is_alive(
     owner: Process,
     *,

@@ -20,13 +20,13 @@ from corpusmill.errors import StoreError
 from corpusmill.killpoints import reach
 from corpusmill.store import accounts, housekeeping, liveness, records
 from corpusmill.store.connections import Connections, explained
+from corpusmill.store.deciding import grant
 from corpusmill.store.filesystems import refuse_network
 from corpusmill.store.liveness import LEASE
 from corpusmill.store.names import Names
 from corpusmill.store.packing import pack_digests, text, whole
 from corpusmill.store.protocol import Quota
 from corpusmill.store.rates import Levels, take
-from corpusmill.store.serving import choose
 
 if TYPE_CHECKING:
     import sqlite3
@@ -377,28 +377,14 @@ def _claim(
 ) -> tuple[list[Claim], int]:
     """Decide and note down; give the claims, and how many of them may be paid twice."""
     keys = [want.key for want in wanted]
-    entries = records.facts_of(connection, keys)
-    holders = records.claims_of(connection, keys)
-    alive: dict[int, bool] = {owner: True}
-    claims: list[Claim] = []
-    taken = []
-    for want in wanted:
-        if want.key in entries and choose(entries[want.key], want.ceiling, want.not_before) is not None:
-            claims.append("answered")
-            continue
-        if want.key in holders:
-            holder, lost = holders[want.key]
-            if holder not in alive:
-                alive[holder] = accounts.lives(connection, holder, now)
-            if alive[holder] and not lost:
-                claims.append("held")
-                continue
-            claims.append("granted_again")
-        else:
-            claims.append("granted")
-        holders[want.key] = (owner, False)
-        taken.append((want.key, owner, now))
-    connection.executemany(_CLAIM, taken)
+    claims, taken = grant(
+        owner,
+        wanted,
+        entries=records.facts_of(connection, keys),
+        holders=records.claims_of(connection, keys),
+        lives=lambda holder: accounts.lives(connection, holder, now),
+    )
+    connection.executemany(_CLAIM, [(key, owner, now) for key in taken])
     return claims, claims.count("granted_again")
 
 

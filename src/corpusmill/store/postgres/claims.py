@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from corpusmill.store.deciding import grant
 from corpusmill.store.postgres import accounts
 from corpusmill.store.postgres.entries import entries_of
-from corpusmill.store.serving import choose
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,33 +42,20 @@ def claim(connection: Connection, owner: int, wanted: Sequence[Wanted]) -> tuple
             fresh.add(key)
         else:
             holders[key] = (holder, lost)
-    entries = entries_of(connection, keys, bodies=False)
-    alive: dict[int, bool] = {owner: True}
-    claims: list[Claim] = []
-    taken: set[bytes] = set()
-    for want in wanted:
-        if choose(entries.get(want.key, ()), want.ceiling, want.not_before) is not None:
-            claims.append("answered")
-            continue
-        if want.key in holders:
-            holder, lost = holders[want.key]
-            if holder not in alive:
-                alive[holder] = accounts.lives(connection, holder, now)
-            if alive[holder] and not lost:
-                claims.append("held")
-                continue
-            claims.append("granted_again")
-        else:
-            claims.append("granted")
-        holders[want.key] = (owner, False)
-        taken.add(want.key)
-    again = sorted(taken - fresh)
+    claims, taken = grant(
+        owner,
+        wanted,
+        entries=entries_of(connection, keys, bodies=False),
+        holders=holders,
+        lives=lambda holder: accounts.lives(connection, holder, now),
+    )
+    again = sorted(set(taken) - fresh)
     if again:
         connection.execute(
             "UPDATE claims SET owner = %s, lost = false, claimed_at = %s WHERE key = ANY(%s)",
             (owner, now, again),
         )
-    needless = sorted(fresh - taken)
+    needless = sorted(fresh.difference(taken))
     if needless:
         connection.execute("DELETE FROM claims WHERE key = ANY(%s) AND owner = %s", (needless, owner))
     return claims, claims.count("granted_again")
