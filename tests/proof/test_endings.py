@@ -247,7 +247,7 @@ def test_a_wrong_job_file_is_one_line_with_file_line_and_nearest_key(
     [
         ({"prompts": [{"ask": {"template": "{txt}", "into": "topic"}}]}, "txt"),
         ({"prompts": [{"ask": {"template": "no column", "into": "topic"}}]}, "column"),
-        ({"prompts": [{"ask": {"template": "{id}", "into": "topic"}}]}, "int64"),
+        ({"prompts": [{"translate": {"column": "id", "to": "lv", "into": "topic"}}]}, "int64"),
         ({"prompts": [{"ask": {"template": "{text}", "into": "TEXT"}}]}, "TEXT"),
         ({"source": "nowhere.parquet"}, "nowhere.parquet"),
         ({"sink": {"path": "/proc/none/out"}}, "/proc/none"),
