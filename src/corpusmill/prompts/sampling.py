@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from corpusmill.errors import PromptError
+from corpusmill.exchange import CEILINGS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -60,7 +61,7 @@ def wire_parameters(sampling: Mapping[str, Any]) -> dict[str, Any]:
                 f"to send it all the same write extra: {{{name}: …}}"
             )
     for name, value in extra.items():
-        if name in NOT_SAMPLING or name in ("max_tokens", "max_completion_tokens"):
+        if name in NOT_SAMPLING or name in CEILINGS:
             raise PromptError(
                 f"extra may not hold {name!r}, which is set by the prompt or the endpoint itself"
             )
