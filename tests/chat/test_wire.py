@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from corpusmill.chat import wire
-from corpusmill.chat.wire import Encoder, encode_request
+from corpusmill.chat.wire import Encoder
 from corpusmill.endpoints import OpenAICompatible
 from corpusmill.exchange import ChatRequest
 
@@ -20,7 +20,7 @@ MESSAGES = [{"role": "user", "content": "Ž \u2028 \u0085 \x00 \n"}]
 
 def sent(endpoint: OpenAICompatible, **fields: Any) -> dict[str, Any]:
     """Give the body that is sent for the same messages and these fields."""
-    body = json.loads(encode_request(endpoint, ChatRequest(messages=MESSAGES, **fields)))
+    body = json.loads(Encoder(endpoint).encode(ChatRequest(messages=MESSAGES, **fields)))
     assert isinstance(body, dict)
     return body
 
@@ -77,4 +77,4 @@ def test_half_a_surrogate_pair_is_an_error() -> None:
     """It is no text, and no replacement is made up for it here."""
     request = ChatRequest(messages=[{"role": "user", "content": "\ud800"}])
     with pytest.raises(UnicodeEncodeError):
-        encode_request(PLAIN, request)
+        Encoder(PLAIN).encode(request)

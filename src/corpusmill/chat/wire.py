@@ -75,8 +75,3 @@ class Encoder:
             self._tails.clear()
         self._tails[id(parameters)] = (parameters, tail)
         return tail
-
-
-def encode_request(endpoint: Endpoint, request: ChatRequest) -> bytes:
-    """Give the body of one request; for many rows keep an `Encoder`."""
-    return Encoder(endpoint).encode(request)
