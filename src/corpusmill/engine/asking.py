@@ -27,8 +27,9 @@ from corpusmill.chat.verdict import (
     Verdict,
 )
 from corpusmill.engine.reserving import Estimate, Reserve, Reserved
+from corpusmill.engine.stored import answer_of
 from corpusmill.errors import ComeBackLaterError, RunEndedError
-from corpusmill.exchange import Completion, ending_of, read_completion
+from corpusmill.exchange import Completion, ending_of
 from corpusmill.killpoints import reach
 from corpusmill.rows.judge import Answer, is_empty, next_ceiling
 from corpusmill.rows.render import characters
@@ -391,7 +392,6 @@ class Asker:
         completion = verdict.completion
         prompt_tokens, completion_tokens = completion.prompt_tokens or 0, completion.completion_tokens or 0
         price = self._terms.price
-        fields = pending.renderer.message_fields(pending.rendered)
         return Put(
             entry=Entry(
                 pending.key,
@@ -404,19 +404,17 @@ class Asker:
                 time.time(),
                 self._member.invocation,
             ),
-            cost=Cost(
-                attempts=cost.attempts,
+            cost=replace(
+                cost,
                 prompt_tokens=prompt_tokens,
                 completion_tokens=completion_tokens,
                 usd=price(prompt_tokens, completion_tokens) if price else 0.0,
-                reserved_tokens=cost.reserved_tokens,
-                reserved_usd=cost.reserved_usd,
             ),
             model=self._model,
             characters=size,
             script=script_of_messages(pending.rendered.messages),
             shape=pending.shape,
-            fields=fields,
+            fields=pending.renderer.message_fields(pending.rendered),
         )
 
     def _put_rejected(self, pending: Pending, ceiling: int | None, verdict: Unparsed, cost: Cost) -> Put:
@@ -441,10 +439,7 @@ class Asker:
         """Give the stored answer under this very ceiling; whether it is high enough is for the caller to see."""
         entries = self._store.get_many([pending.key]).get(pending.key, [])
         entry = choose(entries, ceiling, pending.not_before)
-        if entry is None:
-            return None
-        origin = "deduplicated" if entry.invocation == self._member.invocation else "cached"
-        return Answer(completion=read_completion(entry.body), origin=origin)  # type: ignore[arg-type]
+        return None if entry is None else answer_of(entry, self._member.invocation)
 
     def _note_quota(self, verdict: RunEnds | ComesBackLater) -> None:
         if isinstance(verdict, ComesBackLater):

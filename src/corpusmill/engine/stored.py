@@ -18,6 +18,12 @@ if TYPE_CHECKING:
     from corpusmill.store.protocol import Entry
 
 
+def answer_of(entry: Entry, invocation: str, notes: tuple[str, ...] = ()) -> Answer:
+    """Make an answer of a stored one; what `invocation` itself has put is a repetition within its run."""
+    origin: Origin = "deduplicated" if entry.invocation == invocation else "cached"
+    return Answer(read_completion(entry.body), None, None, origin, notes=notes)
+
+
 def stored_answers(
     chunk: OpenChunk,
     position: int,
@@ -28,8 +34,8 @@ def stored_answers(
 ) -> list[Answer | None]:
     """Give the answers of one prompt, None for the rows that have to be asked or that ask nothing.
 
-    `found` are the entries by key. What `invocation` has put itself is a repetition within the run. Where stored
-    answers lead a request up the ladder of its ceilings, the rung goes into `chunk.rungs`.
+    `found` are the entries by key, `invocation` is the run that they are for. Where stored answers lead a request up
+    the ladder of its ceilings, the rung goes into `chunk.rungs`.
     """
     asked = chunk.asked[position]
     of_any_age = terms.not_before is None
@@ -48,8 +54,7 @@ def stored_answers(
             and serves(entry, ceiling=ceiling)
         ):
             # What nearly every row of a replay comes to: the one entry serves, and there is no ladder to go up.
-            origin: Origin = "deduplicated" if entry.invocation == invocation else "cached"
-            add(Answer(read_completion(entry.body), None, None, origin))
+            add(answer_of(entry, invocation))
         else:
             add(_answer(chunk, position, row, entries, terms=terms, invocation=invocation))
     return answers
@@ -78,5 +83,4 @@ def _answer(
             chunk.rungs[position, row] = rung
         return None
     notes = (f"ceiling_raised {rung.ceiling}",) if rung.raised else ()
-    origin: Origin = "deduplicated" if entry.invocation == invocation else "cached"
-    return Answer(read_completion(entry.body), None, None, origin, notes=notes)
+    return answer_of(entry, invocation, notes)
