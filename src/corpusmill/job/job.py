@@ -143,9 +143,8 @@ def build_job(document: Document, *, name: str, environment: Mapping[str, str] |
         places = ("retry",)
         retry = RetryPolicy(**model.retry.model_dump())
     except UsageError as error:
-        line = document.line(places)
-        where = f"{name}:{line}" if line else name
-        raise JobError(f"{where}: {'.'.join(str(step) for step in places)}: {error}") from None
+        where = document.where(name, places)
+        raise JobError(f"{where}: {_path(places)}: {error}") from None
     store = StoreModel.model_validate({"url": model.store}) if isinstance(model.store, str) else model.store
     return Job(
         source=source,
@@ -253,21 +252,19 @@ def _fill(value: Any, place: Place, document: Document, name: str, environment: 
             return match[0][1:]
         found = environment.get(match[2])
         if found is None:
-            line = document.line(place)
-            where = f"{name}:{line}" if line else name
+            where = document.where(name, place)
             literal = f"; write $${{{match[2]}}} for the text {match[0]}" if place[0] == "prompts" else ""
             raise JobError(
-                f"{where}: {'.'.join(map(str, place))} needs the environment variable {match[2]}, which is not set"
+                f"{where}: {_path(place)} needs the environment variable {match[2]}, which is not set"
                 f"{literal}"
             )
         return found
 
     # Elsewhere, as in a template, it may be a text like any other.
     if place[0] in ("endpoint", "store") and "${" in _VARIABLE.sub("", value):
-        line = document.line(place)
-        where = f"{name}:{line}" if line else name
+        where = document.where(name, place)
         raise JobError(
-            f"{where}: {'.'.join(map(str, place))} has a ${{ that begins no name; write ${{NAME}}, with letters, "
+            f"{where}: {_path(place)} has a ${{ that begins no name; write ${{NAME}}, with letters, "
             "digits and underscores in it"
         )
     return _VARIABLE.sub(replace, value)
@@ -285,8 +282,7 @@ def _explain(error: ValidationError, document: Document, name: str) -> str:
         inside = any(where[: len(place)] == place and where != place for where, _ in placed)
         if each["type"] in _KINDS and inside:
             continue  # of a field that may be a text or a mapping: what is wrong inside the mapping says more
-        line = document.line(place)
-        where = f"{name}:{line}" if line else name
+        where = document.where(name, place)
         lines.append(f"{where}: {_complaint(place, each, kinds)}{_quoted(place, each, document.values)}")
     return "\n".join(dict.fromkeys(lines))
 

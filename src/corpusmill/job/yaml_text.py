@@ -48,6 +48,11 @@ class Document:
             place = place[:-1]
         return None
 
+    def where(self, name: str, place: Place) -> str:
+        """Give the name of the document, with the line of a place as `line` has it, for the beginning of an error."""
+        line = self.line(place)
+        return f"{name}:{line}" if line else name
+
 
 class WrittenInt(int):
     """A whole number that remembers how it was written, for fields that take text (`0123`)."""
