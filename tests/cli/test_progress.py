@@ -54,9 +54,11 @@ def test_a_line_says_how_far_and_how_fast() -> None:
     )
 
 
-@pytest.mark.parametrize("changes", [{"total": None}, {"rows": 0}, {"seconds": 0.0}])
+@pytest.mark.parametrize(
+    "changes", [{"total": None}, {"rows": 0}, {"seconds": 0.0}, {"waiting": "it is down", "live": 0}]
+)
 def test_what_cannot_be_foretold_is_not(changes: dict[str, Any]) -> None:
-    """Without a total or a speed nothing is said of the end."""
+    """Without a total or a speed, or an answer to go by, nothing is said of the end."""
     assert "unknown time left" in line(progress(**changes))
     assert "unknown time left" in shown(**changes)
 

@@ -133,7 +133,8 @@ def rate(progress: Progress) -> float:
 
 def _left(progress: Progress) -> str:
     speed = rate(progress)
-    if progress.total is None or speed <= 0:
+    # While an endpoint that has answered nothing yet is waited for, the rows are those that need no answer.
+    if progress.total is None or speed <= 0 or (progress.waiting is not None and not progress.live):
         return "unknown time"
     return duration((progress.total - progress.rows) / speed)
 
