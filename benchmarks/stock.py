@@ -29,7 +29,7 @@ def fill(*, corpus: str, store: str) -> None:
     member = opened.join("stock")
     puts = _puts(corpus, member.invocation)
     while group := list(itertools.islice(puts, GROUP)):
-        opened.put_many(member.owner, group)
+        opened.write(member.owner, puts=group)
     opened.finish("stock")
     opened.close()
 

@@ -83,7 +83,7 @@ def grow(*, path: str, entries: int) -> dict[str, Any]:
     for numbers in groups(entries):
         made = puts(numbers, member.invocation)
         started = time.perf_counter()
-        store.put_many(member.owner, made)
+        store.write(member.owner, puts=made)
         seconds += time.perf_counter() - started
         done, counted = done + len(made), counted + len(made)
         if counted >= stretch or done == entries:

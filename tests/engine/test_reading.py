@@ -71,7 +71,7 @@ def test_only_a_chunk_of_which_something_is_asked_is_cut(tmp_path: Path) -> None
         for row, key in enumerate(keys)
         if key is not None and row not in missing
     ]
-    store.put_many(owner, answered)
+    store.write(owner, puts=answered)
 
     (whole,) = opened(store, second.filter([row not in missing for row in range(rows)]))
     assert (whole.missing, whole.batch.num_rows) == (0, rows - len(missing))

@@ -22,7 +22,7 @@ from corpusmill.store import Release, Wanted, open_store
 store = open_store(sys.argv[1])
 member = store.join(sys.argv[2])
 keys = [bytes.fromhex(key) for key in sys.argv[3:]]
-print(",".join(store.claim_many(member.owner, [Wanted(key) for key in keys])), flush=True)
+print(",".join(store.write(member.owner, wanted=[Wanted(key) for key in keys])), flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
 

@@ -89,10 +89,10 @@ class Worker:
             while self._left:
                 self._chance.shuffle(self._left)
                 group = self._left[:GROUP]
-                claims = zip(group, store.claim_many(owner, [Wanted(key) for key in group]), strict=True)
+                claims = zip(group, store.write(owner, wanted=[Wanted(key) for key in group]), strict=True)
                 mine = [key for key, claim in claims if claim.startswith("granted")]
                 if mine:
-                    store.put_many(owner, [put_of(key) for key in mine])
+                    store.write(owner, puts=[put_of(key) for key in mine])
                     notes.write("".join(f"{key.hex()}\n" for key in mine))
                     notes.flush()
                 found = store.get_many(group + self._chance.sample(self._keys, 40))

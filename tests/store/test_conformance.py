@@ -38,7 +38,7 @@ def test_what_was_put_is_what_is_got(store: Store, put_of: PutOf, key_of: KeyOf)
         put_of("bytes", body=bytes(range(256)) * 9, created_at=1.5, kind="rejected"),
         put_of("nul", body=b"\0a\0", finish_reason="l\u00e4nge"),
     ]
-    store.put_many(owner, puts)
+    store.write(owner, puts=puts)
     found = store.get_many([*(put.entry.key for put in puts), key_of("absent")])
     assert found == {put.entry.key: [put.entry] for put in puts}
 
@@ -49,7 +49,7 @@ def test_a_put_replaces_nothing_and_the_oldest_comes_first(
     """A key holds all its answers in the order in which they were put."""
     owner = store.join("run").owner
     for ceiling in (40, 10, 90):
-        store.put_many(owner, [put_of("a", ceiling=ceiling)])
+        store.write(owner, puts=[put_of("a", ceiling=ceiling)])
     assert [entry.ceiling for entry in store.get_many([key_of("a")])[key_of("a")]] == [40, 10, 90]
 
 
@@ -57,7 +57,7 @@ def test_keys_come_in_any_number_and_may_repeat(store: Store, put_of: PutOf, key
     """Groups of all sizes are found whole, and a key that is named twice is not found twice."""
     owner = store.join("run").owner
     names = [f"row {number}" for number in range(1500)]
-    store.put_many(owner, [put_of(name) for name in names])
+    store.write(owner, puts=[put_of(name) for name in names])
     for size in (0, 1, 7, 8, 9, 255, 256, 257, 1500):
         keys = [key_of(name) for name in names[:size]]
         found = store.get_many([*keys, *keys])
@@ -69,7 +69,7 @@ def test_an_answer_of_another_process_is_seen_with_its_invocation(opened: Opened
     """Names that another process has introduced are read when they turn up."""
     one, other = opened(), opened()
     put = put_of("a", invocation="somebody else")
-    other.put_many(other.join("run").owner, [put])
+    other.write(other.join("run").owner, puts=[put])
     assert one.get_many([put.entry.key]) == {put.entry.key: [put.entry]}
 
 
@@ -78,18 +78,18 @@ def test_a_key_is_granted_to_one_owner_at_a_time(opened: Opened, key_of: KeyOf) 
     one, other = opened(), opened()
     first, second = one.join("run").owner, other.join("run").owner
     want = Wanted(key_of("a"))
-    assert one.claim_many(first, [want, want]) == ["granted", "held"]
-    assert other.claim_many(second, [want]) == ["held"]
-    assert one.claim_many(first, [want]) == ["held"]
+    assert one.write(first, wanted=[want, want]) == ["granted", "held"]
+    assert other.write(second, wanted=[want]) == ["held"]
+    assert one.write(first, wanted=[want]) == ["held"]
 
 
 def test_a_released_claim_is_free_and_counts_nothing(opened: Opened, key_of: KeyOf) -> None:
     """An attempt that cannot have been paid leaves no mark."""
     one, other = opened(), opened()
     first, second = one.join("run").owner, other.join("run").owner
-    one.claim_many(first, [Wanted(key_of("a"))])
-    one.release_many(first, [Release(key=key_of("a"), possibly_paid=False)])
-    assert other.claim_many(second, [Wanted(key_of("a"))]) == ["granted"]
+    one.write(first, wanted=[Wanted(key_of("a"))])
+    one.write(first, releases=[Release(key=key_of("a"), possibly_paid=False)])
+    assert other.write(second, wanted=[Wanted(key_of("a"))]) == ["granted"]
     assert other.spend("run").possibly_paid_twice == 0
 
 
@@ -102,12 +102,12 @@ def test_asking_again_after_a_lost_answer_counts(
     """A claim that may have been paid is granted again at once, to anybody, and counted for the one who asks."""
     one, other = opened(), opened()
     first, second = one.join("run").owner, other.join("other run").owner
-    one.claim_many(first, [Wanted(key_of("a"))])
-    one.release_many(first, [Release(key=key_of("a"), possibly_paid=True)])
+    one.write(first, wanted=[Wanted(key_of("a"))])
+    one.write(first, releases=[Release(key=key_of("a"), possibly_paid=True)])
     assert one.spend("run").possibly_paid_twice == 0
     asker, owner, run_key = (one, first, "run") if by_the_same else (other, second, "other run")
-    assert asker.claim_many(owner, [Wanted(key_of("a"))]) == ["granted_again"]
-    assert asker.claim_many(owner, [Wanted(key_of("a"))]) == ["held"]
+    assert asker.write(owner, wanted=[Wanted(key_of("a"))]) == ["granted_again"]
+    assert asker.write(owner, wanted=[Wanted(key_of("a"))]) == ["held"]
     assert one.spend(run_key).possibly_paid_twice == 1
 
 
@@ -117,7 +117,7 @@ def test_the_claims_of_a_killed_process_are_taken_over_and_counted(
     """An owner that was killed holds nothing, and what it was asking may have been paid."""
     before = store.join("run")
     assert crash("run", key_of("a"), key_of("b")) == ["granted", "granted"]
-    claims = store.claim_many(before.owner, [Wanted(key_of(name)) for name in "abc"])
+    claims = store.write(before.owner, wanted=[Wanted(key_of(name)) for name in "abc"])
     assert claims == ["granted_again", "granted_again", "granted"]
     assert store.spend("run").possibly_paid_twice == 2
 
@@ -128,7 +128,7 @@ def test_joining_marks_what_the_dead_were_asking(store: Store, crash: Crash, key
     assert (store.stats().claims, store.stats().lost) == (0, 1), "whoever only looks is told the same"
     owner = store.join("run").owner
     assert (store.stats().claims, store.stats().lost) == (0, 1)
-    assert store.claim_many(owner, [Wanted(key_of("a"))]) == ["granted_again"]
+    assert store.write(owner, wanted=[Wanted(key_of("a"))]) == ["granted_again"]
 
 
 def test_a_first_start_outlives_a_kill_and_ends_with_the_run(store: Store, crash: Crash) -> None:
@@ -153,28 +153,28 @@ def test_an_answer_that_came_in_between_is_not_asked_again(
     one, other = opened(), opened()
     first, second = one.join("run").owner, other.join("run").owner
     assert one.get_many([key_of("a")]) == {}
-    other.put_many(second, [put_of("a", ceiling=40, finish_reason="length")])
-    assert one.claim_many(first, [Wanted(key_of("a"), 40)]) == ["answered"]
-    assert one.claim_many(first, [Wanted(key_of("a"), 40, 2000.0)]) == ["granted"]
-    assert other.claim_many(second, [Wanted(key_of("a"), 80)]) == ["held"]
+    other.write(second, puts=[put_of("a", ceiling=40, finish_reason="length")])
+    assert one.write(first, wanted=[Wanted(key_of("a"), 40)]) == ["answered"]
+    assert one.write(first, wanted=[Wanted(key_of("a"), 40, 2000.0)]) == ["granted"]
+    assert other.write(second, wanted=[Wanted(key_of("a"), 80)]) == ["held"]
 
 
 def test_a_rejected_answer_is_kept_and_serves_nobody(store: Store, put_of: PutOf, key_of: KeyOf) -> None:
     """It was paid, so it is there, but the key is asked again."""
     owner = store.join("run").owner
-    store.put_many(owner, [put_of("a", kind="rejected", body=b"not JSON")])
+    store.write(owner, puts=[put_of("a", kind="rejected", body=b"not JSON")])
     assert store.get_many([key_of("a")])[key_of("a")][0].body == b"not JSON"
-    assert store.claim_many(owner, [Wanted(key_of("a"))]) == ["granted"]
+    assert store.write(owner, wanted=[Wanted(key_of("a"))]) == ["granted"]
     assert (store.stats().completions, store.stats().rejected) == (0, 1)
 
 
 def test_a_put_ends_the_claim_unless_it_says_otherwise(store: Store, put_of: PutOf, key_of: KeyOf) -> None:
     """After an answer nobody is asking; a claim that is kept is still held."""
     owner = store.join("run").owner
-    store.claim_many(owner, [Wanted(key_of("a")), Wanted(key_of("b"))])
-    store.put_many(owner, [put_of("a"), put_of("b", kind="rejected", keeps_claim=True)])
+    store.write(owner, wanted=[Wanted(key_of("a")), Wanted(key_of("b"))])
+    store.write(owner, puts=[put_of("a"), put_of("b", kind="rejected", keeps_claim=True)])
     assert store.stats().claims == 1
-    assert store.claim_many(owner, [Wanted(key_of("b"))]) == ["held"]
+    assert store.write(owner, wanted=[Wanted(key_of("b"))]) == ["held"]
 
 
 def test_an_answer_from_elsewhere_takes_the_mark_of_a_lost_attempt(
@@ -182,17 +182,17 @@ def test_an_answer_from_elsewhere_takes_the_mark_of_a_lost_attempt(
 ) -> None:
     """Once the key has an answer, asking it under a higher ceiling is a new request and counts nothing."""
     first, second = store.join("run").owner, store.join("run").owner
-    store.claim_many(first, [Wanted(key_of("a"))])
-    store.release_many(first, [Release(key=key_of("a"), possibly_paid=True)])
-    store.put_many(second, [put_of("a", ceiling=5, finish_reason="length")])
-    assert store.claim_many(first, [Wanted(key_of("a"), 50)]) == ["granted"]
+    store.write(first, wanted=[Wanted(key_of("a"))])
+    store.write(first, releases=[Release(key=key_of("a"), possibly_paid=True)])
+    store.write(second, puts=[put_of("a", ceiling=5, finish_reason="length")])
+    assert store.write(first, wanted=[Wanted(key_of("a"), 50)]) == ["granted"]
     assert store.spend("run").possibly_paid_twice == 0
 
 
 def test_one_write_puts_then_releases_then_claims(store: Store, put_of: PutOf, key_of: KeyOf) -> None:
     """What is put or released in a group is put or released for the claims of the same group."""
     owner = store.join("run").owner
-    store.claim_many(owner, [Wanted(key_of("a")), Wanted(key_of("b"))])
+    store.write(owner, wanted=[Wanted(key_of("a")), Wanted(key_of("b"))])
     claims = store.write(
         owner,
         puts=[put_of("a")],
@@ -206,22 +206,22 @@ def test_leaving_gives_claims_back_and_keeps_the_marks(opened: Opened, key_of: K
     """After an orderly end only what may have been paid is remembered."""
     one, other = opened(), opened()
     first, second = one.join("run").owner, other.join("run").owner
-    one.claim_many(first, [Wanted(key_of("a")), Wanted(key_of("b"))])
-    one.release_many(first, [Release(key=key_of("b"), possibly_paid=True)])
+    one.write(first, wanted=[Wanted(key_of("a")), Wanted(key_of("b"))])
+    one.write(first, releases=[Release(key=key_of("b"), possibly_paid=True)])
     one.leave(first)
-    claims = other.claim_many(second, [Wanted(key_of("a")), Wanted(key_of("b"))])
+    claims = other.write(second, wanted=[Wanted(key_of("a")), Wanted(key_of("b"))])
     assert claims == ["granted", "granted_again"]
 
 
 def test_spend_adds_up_by_run_key(store: Store, put_of: PutOf, key_of: KeyOf) -> None:
     """Answers and failed attempts of all owners of a run key come to one account, of no other."""
     first, second, other = store.join("run").owner, store.join("run").owner, store.join("other").owner
-    store.put_many(
-        first, [put_of("a", cost=Cost(attempts=2, prompt_tokens=5, completion_tokens=3, usd=0.25))]
+    store.write(
+        first, puts=[put_of("a", cost=Cost(attempts=2, prompt_tokens=5, completion_tokens=3, usd=0.25))]
     )
-    store.put_many(second, [put_of("b", cost=Cost(prompt_tokens=1, completion_tokens=1, usd=0.5))])
-    store.release_many(second, [Release(key=key_of("c"), possibly_paid=True, cost=Cost(attempts=1))])
-    store.put_many(other, [put_of("d", cost=Cost())])
+    store.write(second, puts=[put_of("b", cost=Cost(prompt_tokens=1, completion_tokens=1, usd=0.5))])
+    store.write(second, releases=[Release(key=key_of("c"), possibly_paid=True, cost=Cost(attempts=1))])
+    store.write(other, puts=[put_of("d", cost=Cost())])
     spend: Spend = store.spend("run")
     assert (spend.requests, spend.attempts) == (2, 4)
     assert (spend.prompt_tokens, spend.completion_tokens, spend.usd) == (6, 4, 0.75)
@@ -235,7 +235,7 @@ def test_a_budget_is_shared_waits_and_runs_out(store: Store, put_of: PutOf) -> N
     assert store.reserve(first, tokens=70, usd=0.0, budget=budget) == "granted"
     assert store.reserve(second, tokens=40, usd=0.0, budget=budget) == "waits"
     cost = Cost(prompt_tokens=20, completion_tokens=20, reserved_tokens=70)
-    store.put_many(first, [put_of("a", cost=cost)])
+    store.write(first, puts=[put_of("a", cost=cost)])
     assert store.reserve(second, tokens=40, usd=0.0, budget=budget) == "granted"
     assert store.reserve(first, tokens=61, usd=0.0, budget=budget) == "used_up"
     assert store.reserve(first, tokens=20, usd=0.0, budget=budget) == "granted"
@@ -248,7 +248,7 @@ def test_a_budget_of_money_counts_money(store: Store) -> None:
     assert store.reserve(owner, tokens=10**9, usd=0.75, budget=budget) == "granted"
     assert store.reserve(owner, tokens=0, usd=0.5, budget=budget) == "waits"
     cost = Cost(attempts=1, reserved_tokens=10**9, reserved_usd=0.75)
-    store.release_many(owner, [Release(key=b"k" * 20, possibly_paid=False, cost=cost)])
+    store.write(owner, releases=[Release(key=b"k" * 20, possibly_paid=False, cost=cost)])
     assert store.reserve(owner, tokens=0, usd=1.0, budget=budget) == "granted"
     assert store.reserve(owner, tokens=0, usd=1.1, budget=budget) == "used_up"
 
@@ -283,9 +283,9 @@ def test_the_nearest_request_is_explained_by_its_fields(store: Store, put_of: Pu
     store.put_fields("hot", {"identity": digest["a"], "temperature": digest["1"], "top_p": digest["3"]})
     store.put_fields("cold", {"identity": digest["a"]})
     texts = {"messages[0]": digest["5"], "messages[1]": digest["6"]}
-    store.put_many(
+    store.write(
         owner,
-        [
+        puts=[
             put_of("one", shape="hot", fields=texts, model="m"),
             put_of("two", shape="cold", fields=texts),
             put_of("three", shape="cold", fields={"messages[0]": digest["5"], "messages[1]": digest["7"]}),
@@ -309,9 +309,9 @@ def test_an_empty_store_has_no_nearest_request(store: Store) -> None:
 def test_usage_is_sampled_by_model_newest_first(store: Store, put_of: PutOf) -> None:
     """Characters, tokens and script come back as they were given; entries without either are left out."""
     owner = store.join("run").owner
-    store.put_many(
+    store.write(
         owner,
-        [
+        puts=[
             put_of("a", model="m", characters=100, script="Latn"),
             put_of("b", model="m", characters=200, script=None),
             put_of("c", model="other", characters=300),
@@ -338,8 +338,8 @@ def test_the_identities_of_runs_are_named_the_latest_first(store: Store) -> None
 def test_stats_count_what_is_there(store: Store, put_of: PutOf) -> None:
     """Entries by kind and model, the first and last of them, claims and runs."""
     owner = store.join("run").owner
-    store.put_many(owner, [put_of("a", model="m", created_at=5.0), put_of("b", created_at=9.0)])
-    store.put_many(owner, [put_of("c", kind="rejected", created_at=1.0)])
+    store.write(owner, puts=[put_of("a", model="m", created_at=5.0), put_of("b", created_at=9.0)])
+    store.write(owner, puts=[put_of("c", kind="rejected", created_at=1.0)])
     stats = store.stats()
     assert (stats.completions, stats.rejected, stats.by_model) == (2, 1, {"": 1, "m": 1})
     assert (stats.oldest, stats.newest, stats.runs) == (1.0, 9.0, 1)
@@ -349,9 +349,9 @@ def test_stats_count_what_is_there(store: Store, put_of: PutOf) -> None:
 def test_pruning_deletes_what_meets_all_conditions(store: Store, put_of: PutOf, key_of: KeyOf) -> None:
     """Age, model and kind narrow one another, and without a condition nothing is deleted."""
     owner = store.join("run").owner
-    store.put_many(
+    store.write(
         owner,
-        [
+        puts=[
             put_of("old", created_at=1.0, model="m"),
             put_of("old other", created_at=1.0, model="other"),
             put_of("new", created_at=9.0, model="m"),
@@ -371,8 +371,8 @@ def test_pruning_deletes_what_meets_all_conditions(store: Store, put_of: PutOf, 
 def test_an_absurd_number_of_a_server_costs_no_answer(store: Store, put_of: PutOf, key_of: KeyOf) -> None:
     """Numbers and words that no store can hold become unknown or are mended; the answer is kept."""
     owner = store.join("run").owner
-    store.put_many(
-        owner, [put_of("a", prompt_tokens=2**70, completion_tokens=-(2**70), finish_reason="\ud800")]
+    store.write(
+        owner, puts=[put_of("a", prompt_tokens=2**70, completion_tokens=-(2**70), finish_reason="\ud800")]
     )
     (entry,) = store.get_many([key_of("a")])[key_of("a")]
     assert (entry.prompt_tokens, entry.completion_tokens, entry.finish_reason) == (None, None, "?")
@@ -387,7 +387,7 @@ def test_two_threads_share_one_store(store: Store, put_of: PutOf, key_of: KeyOf)
     def write() -> None:
         try:
             for start in range(0, 300, 10):
-                store.put_many(owner, [put_of(name) for name in names[start : start + 10]])
+                store.write(owner, puts=[put_of(name) for name in names[start : start + 10]])
         except BaseException as error:  # noqa: BLE001 - it is shown below
             failures.append(error)
 
@@ -416,12 +416,12 @@ def test_the_next_process_finds_everything_and_no_owner(opened: Opened, put_of: 
     """Closing leaves on behalf of the owners; what was put is there."""
     first = opened()
     owner = first.join("run").owner
-    first.claim_many(owner, [Wanted(key_of("b"))])
-    first.put_many(owner, [put_of("a")])
+    first.write(owner, wanted=[Wanted(key_of("b"))])
+    first.write(owner, puts=[put_of("a")])
     first.close()
     second = opened()
     assert set(second.get_many([key_of("a")])) == {key_of("a")}
-    assert second.claim_many(second.join("run").owner, [Wanted(key_of("b"))]) == ["granted"]
+    assert second.write(second.join("run").owner, wanted=[Wanted(key_of("b"))]) == ["granted"]
 
 
 def test_what_may_be_sent_is_shared(opened: Opened) -> None:

@@ -22,7 +22,7 @@ def main(tmp_path: Path, put_of: PutOf) -> Path:
     """Fill a store with one answer."""
     path = tmp_path / "store.db"
     store = SQLiteStore(path)
-    store.put_many(store.join("run").owner, [put_of("a", model="m")])
+    store.write(store.join("run").owner, puts=[put_of("a", model="m")])
     store.close()
     return path
 
@@ -32,9 +32,9 @@ def test_reading_only_answers_from_both_and_keeps_nothing(main: Path, put_of: Pu
     content = main.read_bytes()
     store = open_in_mode(f"sqlite:///{main}", "read-only")
     owner = store.join("run").owner
-    claims = store.claim_many(owner, [Wanted(key_of("b")), Wanted(key_of("a")), Wanted(key_of("c"))])
+    claims = store.write(owner, wanted=[Wanted(key_of("b")), Wanted(key_of("a")), Wanted(key_of("c"))])
     assert claims == ["granted", "answered", "granted"]
-    store.put_many(owner, [put_of("b"), put_of("a", ceiling=5)])
+    store.write(owner, puts=[put_of("b"), put_of("a", ceiling=5)])
     found = store.get_many([key_of("a"), key_of("b")])
     assert [entry.ceiling for entry in found[key_of("a")]] == [None, 5]
     assert len(found[key_of("b")]) == 1
@@ -60,9 +60,9 @@ def test_replay_answers_and_never_grants(main: Path, key_of: KeyOf) -> None:
     """What is stored is served; a miss is an error that names the request."""
     store = open_in_mode(f"sqlite:///{main}", "replay")
     owner = store.join("run").owner
-    assert store.claim_many(owner, [Wanted(key_of("a"))]) == ["answered"]
+    assert store.write(owner, wanted=[Wanted(key_of("a"))]) == ["answered"]
     with pytest.raises(StoreMissError, match=key_of("b").hex()):
-        store.claim_many(owner, [Wanted(key_of("a")), Wanted(key_of("b"))])
+        store.write(owner, wanted=[Wanted(key_of("a")), Wanted(key_of("b"))])
     store.close()
 
 
@@ -77,7 +77,7 @@ def test_going_without_leaves_no_file(tmp_path: Path, put_of: PutOf) -> None:
     """The mode `off` does not touch the store that is named, and removes its own."""
     store = open_in_mode(f"sqlite:///{tmp_path / 'store.db'}", "off")
     assert isinstance(store, ThrowawayStore)
-    store.put_many(store.join("run").owner, [put_of("a")])
+    store.write(store.join("run").owner, puts=[put_of("a")])
     folder = store.path.parent
     assert folder.exists()
     store.close()

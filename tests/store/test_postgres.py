@@ -18,7 +18,6 @@ from corpusmill.store.protocol import Cost, Release
 from corpusmill.store.urls import store_exists
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
 
     from corpusmill.store import Store
 
@@ -87,14 +86,14 @@ def test_a_lease_of_another_machine_holds_until_it_ends(url: str) -> None:
     one, other = open_store(url), open_store(url)
     key = b"k" * 20
     owner = one.join("run").owner
-    assert one.claim_many(owner, [Wanted(key)]) == ["granted"]
+    assert one.write(owner, wanted=[Wanted(key)]) == ["granted"]
     conninfo, schema = taken_apart(url)
     with psycopg.connect(conninfo, autocommit=True) as connection:
         connection.execute(f"UPDATE {schema}.owners SET host = 'elsewhere'".encode())
         second = other.join("run").owner
-        assert other.claim_many(second, [Wanted(key)]) == ["held"]
+        assert other.write(second, wanted=[Wanted(key)]) == ["held"]
         connection.execute(f"UPDATE {schema}.owners SET lease_until = 0 WHERE host = 'elsewhere'".encode())
-    assert other.claim_many(second, [Wanted(key)]) == ["granted_again"]
+    assert other.write(second, wanted=[Wanted(key)]) == ["granted_again"]
     assert other.spend("run").possibly_paid_twice == 1
     one.close()
     other.close()
@@ -153,16 +152,16 @@ def test_owners_claims_of_many_threads_do_not_meet(url: str) -> None:
     keys = [number.to_bytes(20, "big") for number in range(200)]
     granted: list[int] = []
 
-    def work(number: int, claim: Callable[..., list[str]], owner: int) -> None:
+    def work(number: int, store: Store, owner: int) -> None:
         turned = keys[number * 25 :] + keys[: number * 25]
         got = 0
         for start in range(0, 200, 40):
             group = turned[start : start + 40] if number % 2 else turned[start : start + 40][::-1]
-            got += claim(owner, [Wanted(key) for key in group]).count("granted")
+            got += store.write(owner, wanted=[Wanted(key) for key in group]).count("granted")
         granted.append(got)
 
     threads = [
-        threading.Thread(target=work, args=(number, store.claim_many, store.join("run").owner))
+        threading.Thread(target=work, args=(number, store, store.join("run").owner))
         for number, store in enumerate(stores)
     ]
     for thread in threads:

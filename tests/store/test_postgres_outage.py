@@ -107,8 +107,8 @@ def test_a_write_whose_commit_is_cut_takes_effect_once(
 ) -> None:
     """Whether the server had done it or not: entries, costs, releases and claims are there once, and told rightly."""
     owner = store.join("run").owner
-    store.claim_many(owner, [Wanted(key_of(name)) for name in ("a", "b", "c")])
-    store.release_many(owner, [Release(key=key_of("c"), possibly_paid=True)])
+    store.write(owner, wanted=[Wanted(key_of(name)) for name in ("a", "b", "c")])
+    store.write(owner, releases=[Release(key=key_of("c"), possibly_paid=True)])
     cost = Cost(attempts=2, prompt_tokens=7, completion_tokens=11, usd=0.5)
     line.cuts += cuts
     claims = store.write(
@@ -124,7 +124,7 @@ def test_a_write_whose_commit_is_cut_takes_effect_once(
         requests=2, attempts=5, prompt_tokens=14, completion_tokens=22, usd=1.0, possibly_paid_twice=1
     )
     assert store.stats().claims == 2
-    store.put_many(owner, [put_of("d")])
+    store.write(owner, puts=[put_of("d")])
     assert store.spend("run").requests == 3
 
 
@@ -134,7 +134,9 @@ def test_a_commit_that_arrives_after_the_line_was_given_up_counts(
     """The second try waits for the first one, of which the server has not heard the end, and finds it done."""
     owner = store.join("run").owner
     line.cuts.append("late")
-    thread = threading.Thread(target=store.put_many, args=(owner, [put_of("a", cost=Cost(attempts=1))]))
+    thread = threading.Thread(
+        target=store.write, args=(owner,), kwargs={"puts": [put_of("a", cost=Cost(attempts=1))]}
+    )
     thread.start()
     waiting = threading.Event()
     for _ in range(3_000):
@@ -173,7 +175,7 @@ def test_what_is_reserved_joined_and_pruned_is_so_once(
     line.cuts.append(cut)
     assert store.reserve(owner, tokens=60, usd=0.0, budget=Budget(tokens=100)) == "granted"
     assert look(url, "SELECT reserved_tokens FROM owners") == [(60,)]
-    store.put_many(owner, [put_of("a"), put_of("b")])
+    store.write(owner, puts=[put_of("a"), put_of("b")])
     line.cuts.append(cut)
     assert store.prune(model=None, older_than=2_000.0) == 2
     assert not line.cuts
@@ -185,7 +187,7 @@ def test_reads_and_heartbeats_come_through_when_all_links_have_died(
     """A link that died while nobody used it costs one more try, at once and without a word."""
     store = PostgresStore(url)
     owner = store.join("run").owner
-    store.put_many(owner, [put_of("a")])
+    store.write(owner, puts=[put_of("a")])
     for call in (lambda: store.get_many([key_of("a")]), lambda: store.heartbeat(owner), store.stats):
         look(
             url,
@@ -205,7 +207,7 @@ def test_a_server_that_is_stopped_and_started_is_waited_for(
     store = PostgresStore(f"{server.url}&schema={schema}")
     owner = store.join("run").owner
     server.stop(mode)
-    put = threading.Thread(target=store.put_many, args=(owner, [put_of("a")]))
+    put = threading.Thread(target=store.write, args=(owner,), kwargs={"puts": [put_of("a")]})
     put.start()
     waiting = threading.Event()
     while (told := store.waiting()) is None:
@@ -231,15 +233,15 @@ def test_a_server_that_stays_away_is_given_up_after_a_while(
     owner = store.join("run").owner
     line.dead = True
     with pytest.raises(StoreError, match=r"^store postgresql://127.*It has been away for 6\d s; run again"):
-        store.put_many(owner, [put_of("a")])
+        store.write(owner, puts=[put_of("a")])
     assert outage.WAIT_SECONDS <= sum(clock.sleeps) < outage.WAIT_SECONDS + 2 * outage.LONGEST_PAUSE
     assert len(set(clock.sleeps)) > 10, "not all who share the server may come back at the same time"
     before = len(clock.sleeps)
     with pytest.raises(StoreError, match=r"^store postgresql://127"):
-        store.put_many(owner, [put_of("a")])
+        store.write(owner, puts=[put_of("a")])
     assert len(clock.sleeps) == before
     line.dead = False
-    store.put_many(owner, [put_of("a")])
+    store.write(owner, puts=[put_of("a")])
     assert store.stats().completions == 1
     store.close()
 
@@ -332,11 +334,11 @@ def test_a_server_that_lost_what_it_had_committed_ends_the_run(
 ) -> None:
     """A replica that took over too early is found out; answers that come after it are kept all the same."""
     owner = store.join("run").owner
-    store.put_many(owner, [put_of("a")])
+    store.write(owner, puts=[put_of("a")])
     look(url, "UPDATE receipts SET number = number - 1")
     with pytest.raises(StoreError, match="lost what it had committed"):
-        store.put_many(owner, [put_of("b")])
-    store.put_many(owner, [put_of("c")])
+        store.write(owner, puts=[put_of("b")])
+    store.write(owner, puts=[put_of("c")])
     assert set(store.get_many([key_of(name) for name in "bc"])) == {key_of("b"), key_of("c")}
 
 
@@ -383,7 +385,7 @@ def test_of_several_servers_the_one_that_has_taken_over_is_found(
         )
         owner = store.join("run").owner
         line.dead = True
-        store.put_many(owner, [put_of("a")])
+        store.write(owner, puts=[put_of("a")])
         assert store.spend("run").requests == 1
         store.close()
 

@@ -29,12 +29,12 @@ asked = 0
 keys = [row.to_bytes(20, "big") for row in range(int(sys.argv[2]))]
 for start in range(0, len(keys), 20):
     group = keys[start : start + 20]
-    claims = store.claim_many(member.owner, [Wanted(key) for key in group])
+    claims = store.write(member.owner, wanted=[Wanted(key) for key in group])
     mine = [key for key, claim in zip(group, claims) if claim.startswith("granted")]
     asked += len(mine)
-    store.put_many(
+    store.write(
         member.owner,
-        [Put(entry=Entry(key, b"{}", None, "stop", 1, 1, 1, 1.0, member.invocation)) for key in mine],
+        puts=[Put(entry=Entry(key, b"{}", None, "stop", 1, 1, 1, 1.0, member.invocation)) for key in mine],
     )
 store.close()
 print(asked)
@@ -74,9 +74,9 @@ def test_a_killed_process_gives_way_at_once_and_answers_stay(
     """What it was asking is taken over in the next claim, without waiting for any lease, and only that counts."""
     keys = [row.to_bytes(20, "big") for row in range(5)]
     owner = store.join("run").owner
-    assert store.claim_many(owner, [Wanted(keys[0])]) == ["granted"]
+    assert store.write(owner, wanted=[Wanted(keys[0])]) == ["granted"]
     assert crash("run", *keys) == ["held", *["granted"] * 4]
-    assert store.claim_many(owner, [Wanted(key) for key in keys]) == ["held", *["granted_again"] * 4]
+    assert store.write(owner, wanted=[Wanted(key) for key in keys]) == ["held", *["granted_again"] * 4]
     assert store.spend("run").possibly_paid_twice == 4
 
 

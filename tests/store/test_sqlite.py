@@ -35,7 +35,7 @@ class Mounted:
 def filled(path: Path, put_of: PutOf, *, rows: int = 200) -> None:
     """Fill a store with answers and close it."""
     store = SQLiteStore(path)
-    store.put_many(store.join("run").owner, [put_of(f"row {row}") for row in range(rows)])
+    store.write(store.join("run").owner, puts=[put_of(f"row {row}") for row in range(rows)])
     store.close()
 
 
@@ -55,7 +55,7 @@ def test_after_a_normal_end_one_file_holds_everything(tmp_path: Path, put_of: Pu
 def test_after_a_kill_the_log_is_taken_in(tmp_path: Path, put_of: PutOf, key_of: KeyOf) -> None:
     """The file and the log of a process that was killed come to the same answers."""
     store = SQLiteStore(tmp_path / "store.db")
-    store.put_many(store.join("run").owner, [put_of("a")])
+    store.write(store.join("run").owner, puts=[put_of("a")])
     killed = tmp_path / "killed"
     killed.mkdir()
     for name in ("store.db", "store.db-wal"):
@@ -163,12 +163,12 @@ def test_a_full_disk_is_an_error_that_names_path_and_free_space(
     """What was committed before is kept, and nothing is half there."""
     store = SQLiteStore(tmp_path / "store.db")
     owner = store.join("run").owner
-    store.put_many(owner, [put_of("before")])
+    store.write(owner, puts=[put_of("before")])
     with store._connections.reading() as connection:
         (pages,) = connection.execute("PRAGMA page_count").fetchone()
         connection.execute(f"PRAGMA max_page_count = {pages + 2}")
     with pytest.raises(StoreError, match=r"store\.db cannot be written .*full.* bytes are free in"):
-        store.put_many(owner, [put_of("after"), put_of("huge", body=os.urandom(100_000))])
+        store.write(owner, puts=[put_of("after"), put_of("huge", body=os.urandom(100_000))])
     assert set(store.get_many([key_of(name) for name in ("before", "after", "huge")])) == {key_of("before")}
     assert store.spend("run").requests == 1
     store.close()
@@ -179,9 +179,9 @@ def test_names_of_a_write_that_failed_are_not_remembered(tmp_path: Path, put_of:
     store = SQLiteStore(tmp_path / "store.db")
     owner = store.join("run").owner
     with pytest.raises(StoreError):
-        store.put_many(owner, [put_of("a", model="first"), put_of("b", created_at=None)])
-    store.put_many(owner, [put_of("a", model="second", invocation="i")])
-    store.put_many(owner, [put_of("b", model="first", invocation="j")])
+        store.write(owner, puts=[put_of("a", model="first"), put_of("b", created_at=None)])
+    store.write(owner, puts=[put_of("a", model="second", invocation="i")])
+    store.write(owner, puts=[put_of("b", model="first", invocation="j")])
     assert store.stats().by_model == {"first": 1, "second": 1}
     store.close()
 
@@ -210,7 +210,7 @@ def test_a_missing_store_is_not_made_by_reading(tmp_path: Path) -> None:
 def test_a_copy_is_whole_while_the_store_is_in_use(tmp_path: Path, put_of: PutOf, key_of: KeyOf) -> None:
     """The copy is one file with everything that was committed; an existing file is not overwritten."""
     store = SQLiteStore(tmp_path / "store.db")
-    store.put_many(store.join("run").owner, [put_of("a")])
+    store.write(store.join("run").owner, puts=[put_of("a")])
     store.copy_to(tmp_path / "copies" / "copy.db")
     with pytest.raises(StoreError, match=r"copy\.db exists"):
         store.copy_to(tmp_path / "copies" / "copy.db")
@@ -225,7 +225,7 @@ def test_pruning_gives_the_space_back(tmp_path: Path, put_of: PutOf) -> None:
     """The file is smaller afterwards."""
     store = SQLiteStore(tmp_path / "store.db")
     owner = store.join("run").owner
-    store.put_many(owner, [put_of(str(row), body=os.urandom(2000)) for row in range(500)])
+    store.write(owner, puts=[put_of(str(row), body=os.urandom(2000)) for row in range(500)])
     before = store.stats().size
     assert store.prune(older_than=1e12) == 500
     assert store.stats().size < before / 2
@@ -237,9 +237,9 @@ def test_no_digest_names_or_text_of_a_request_lies_in_the_file(tmp_path: Path, p
     path = tmp_path / "store.db"
     store = SQLiteStore(path)
     digest = "0123456789abcdef" * 2 + "01234567"
-    store.put_many(
+    store.write(
         store.join("run").owner,
-        [put_of("a", fields={"messages[0]": digest}, shape="s", characters=12, cost=Cost(usd=0.1))],
+        puts=[put_of("a", fields={"messages[0]": digest}, shape="s", characters=12, cost=Cost(usd=0.1))],
     )
     store.close()
     content = path.read_bytes()
@@ -296,7 +296,7 @@ import os, sys
 from corpusmill.store import Entry, Put, SQLiteStore
 def put(store, owner, name):
     entry = Entry(name.ljust(20).encode(), b"{}", None, "stop", 1, 1, 1, 1.0, "i")
-    store.put_many(owner, [Put(entry=entry)])
+    store.write(owner, puts=[Put(entry=entry)])
 store = SQLiteStore(sys.argv[1])
 owner = store.join("run").owner
 put(store, owner, "before")
@@ -343,14 +343,14 @@ def test_an_owner_on_another_machine_holds_until_its_lease_ends(tmp_path: Path, 
     with sqlite3.connect(tmp_path / "store.db") as connection:
         connection.execute("UPDATE owners SET host = 'far away' WHERE id = ?", (far,))
     connection.close()
-    store.claim_many(far, [Wanted(key_of("a"))])
+    store.write(far, wanted=[Wanted(key_of("a"))])
     now += 29.0
-    assert store.claim_many(near, [Wanted(key_of("a"))]) == ["held"]
+    assert store.write(near, wanted=[Wanted(key_of("a"))]) == ["held"]
     store.heartbeat(far)
     now += 29.0
-    assert store.claim_many(near, [Wanted(key_of("a"))]) == ["held"]
+    assert store.write(near, wanted=[Wanted(key_of("a"))]) == ["held"]
     now += 2.0
-    assert store.claim_many(near, [Wanted(key_of("a"))]) == ["granted_again"]
+    assert store.write(near, wanted=[Wanted(key_of("a"))]) == ["granted_again"]
     assert store.spend("run").possibly_paid_twice == 1
     store.close()
 
@@ -368,8 +368,8 @@ def test_an_owner_that_was_taken_for_dead_holds_again_after_its_heartbeat(
     now += 1000.0
     other = store.join("run").owner
     store.heartbeat(sleeper)
-    assert store.claim_many(sleeper, [Wanted(key_of("a"))]) == ["granted"]
-    assert store.claim_many(other, [Wanted(key_of("a"))]) == ["held"]
+    assert store.write(sleeper, wanted=[Wanted(key_of("a"))]) == ["granted"]
+    assert store.write(other, wanted=[Wanted(key_of("a"))]) == ["held"]
     store.close()
 
 
@@ -381,7 +381,7 @@ import os, sys
 from corpusmill.store import SQLiteStore, Wanted
 store = SQLiteStore(sys.argv[1])
 owner = store.join("run").owner
-assert store.claim_many(owner, [Wanted(b"k" * 20)]) == ["granted"]
+assert store.write(owner, wanted=[Wanted(b"k" * 20)]) == ["granted"]
 child = os.fork()
 if not child:
     store.close()
@@ -404,7 +404,7 @@ def test_a_key_of_another_length_is_refused(tmp_path: Path, put_of: PutOf) -> No
     store = SQLiteStore(tmp_path / "store.db")
     owner = store.join("run").owner
     with pytest.raises(StoreError, match="length"):
-        store.put_many(owner, [put_of("a", key=b"short")])
+        store.write(owner, puts=[put_of("a", key=b"short")])
     store.close()
 
 
@@ -414,7 +414,7 @@ def test_a_group_too_large_for_one_value_is_read_all_the_same(
     """Answers that together exceed what SQLite lets a value have are read one by one."""
     store = SQLiteStore(tmp_path / "store.db")
     puts = [put_of(str(row), body=os.urandom(3000)) for row in range(20)]
-    store.put_many(store.join("run").owner, puts)
+    store.write(store.join("run").owner, puts=puts)
     with store._connections.reading() as connection:
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 30_000)
     assert store.get_many([put.entry.key for put in puts]) == {put.entry.key: [put.entry] for put in puts}

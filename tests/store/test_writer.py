@@ -76,7 +76,7 @@ def test_every_request_gets_its_own_answer(slow: Slow, put_of: PutOf, key_of: Ke
 
     async def scenario() -> None:
         owner = slow.join("run").owner
-        slow.put_many(owner, [put_of("known")])
+        slow.write(owner, puts=[put_of("known")])
         writer = GroupWriter(slow, owner)
         names = [f"row {number}" for number in range(200)]
         names[50] = "known"

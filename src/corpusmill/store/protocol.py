@@ -217,19 +217,11 @@ class Store(Protocol):
         releases: Sequence[Release] = (),
         wanted: Sequence[Wanted] = (),
     ) -> list[Claim]:
-        """Put, release and claim, in this order and in one transaction; one claim for each `wanted`."""
-        ...
+        """Put, release and claim, in this order and in one transaction; one claim for each `wanted`.
 
-    def claim_many(self, owner: int, wanted: Sequence[Wanted]) -> list[Claim]:
-        """Ask for the right to ask these keys."""
-        ...
-
-    def put_many(self, owner: int, puts: Sequence[Put]) -> None:
-        """Keep answers durably, drop the owner's claims on their keys, and add what they cost."""
-        ...
-
-    def release_many(self, owner: int, releases: Sequence[Release]) -> None:
-        """Give claims up without an answer."""
+        What is put is durable then, the owner's claims on those keys are gone, and what it cost is added. What is
+        released is given up without an answer. `wanted` asks for the right to ask.
+        """
         ...
 
     def leave(self, owner: int) -> None:

@@ -137,18 +137,6 @@ class SQLiteStore:
             reach("store.committed")
         return claims
 
-    def claim_many(self, owner: int, wanted: Sequence[Wanted]) -> list[Claim]:
-        """Ask for the right to ask these keys."""
-        return self.write(owner, wanted=wanted)
-
-    def put_many(self, owner: int, puts: Sequence[Put]) -> None:
-        """Keep answers durably, drop the owner's claims on their keys, and add what they cost."""
-        self.write(owner, puts=puts)
-
-    def release_many(self, owner: int, releases: Sequence[Release]) -> None:
-        """Give claims up without an answer."""
-        self.write(owner, releases=releases)
-
     def join(self, run_key: str, *, label: str = "") -> Membership:
         """Register an owner for a run key."""
         with self._connections.writing(durable=False) as connection:

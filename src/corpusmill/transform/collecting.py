@@ -167,4 +167,4 @@ class Collector:
                 )
             )
         if puts:
-            self._store.put_many(self._member.owner, puts)
+            self._store.write(self._member.owner, puts=puts)

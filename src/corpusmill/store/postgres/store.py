@@ -129,18 +129,6 @@ class PostgresStore:
             reach("store.committed")
         return made
 
-    def claim_many(self, owner: int, wanted: Sequence[Wanted]) -> list[Claim]:
-        """Ask for the right to ask these keys."""
-        return self.write(owner, wanted=wanted)
-
-    def put_many(self, owner: int, puts: Sequence[Put]) -> None:
-        """Keep answers durably, drop the owner's claims on their keys, and add what they cost."""
-        self.write(owner, puts=puts)
-
-    def release_many(self, owner: int, releases: Sequence[Release]) -> None:
-        """Give claims up without an answer."""
-        self.write(owner, releases=releases)
-
     def leave(self, owner: int) -> None:
         """Remove the owner and the claims that it holds; the marks of lost attempts stay."""
         self.abandon(owner)
