@@ -18,7 +18,6 @@ from corpusmill.store.protocol import Cost, Release
 from corpusmill.store.urls import store_exists
 
 if TYPE_CHECKING:
-
     from corpusmill.store import Store
 
 
