@@ -157,7 +157,9 @@ def test_what_somebody_put_beside_the_parts_is_not_removed_unasked(target: str, 
     sink = open_sink(target)
     assert sink.decide("run", "job") == "skip"
     (Path(target) / "_SUCCESS").touch()
-    with pytest.raises(SinkError, match=r"to be written anew, and holds files .*\(1, 'thesis.txt' among them"):
+    with pytest.raises(
+        SinkError, match=r"to be written anew, and holds files .*\(1, 'thesis.txt' among them"
+    ):
         sink.decide("run-2", "job")
     assert sink.decide("run-2", "job", overwrite=True) == "rebuild"
     (Path(target) / "thesis.txt").unlink()
